@@ -1,0 +1,34 @@
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
+export GOFLAGS += -buildvcs=false
+
+.PHONY: build engine demo test lint proto bench clean help
+
+build: ## bin/agboxd and bin/agbox
+	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags '-s -w' -o cmd/agboxd/embedded/agbox-init ./cmd/agbox-init
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/agboxd ./cmd/agbox
+
+engine: ## make sure that a Docker engine answers: the reachable one, else Debian's docker.io
+	.ci/engine
+
+demo: engine build ## a sandbox from create to delete, with real work in it
+	.ci/demo
+
+test: build ## all tests, against real Docker
+	.ci/test
+
+lint: ## gofmt, vet, staticcheck
+	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not gofmt-clean:"; echo "$$files"; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+
+proto: ## generate the Go code of the wire contract
+	cd proto && go run ./gen
+
+bench: build engine ## measure agboxd beside plain Docker
+	go run ./docs/bench
+
+clean: ## remove what was built
+	rm -rf bin cmd/agboxd/embedded/agbox-init
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10

@@ -1,0 +1,110 @@
+package actors
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// entry is what outlives a sandbox's actor: its name in the registry, the state that readers see, and the
+// gate that keeps operations of one incarnation from overlapping those of the one before.
+type entry struct {
+	id   string
+	spec *agboxv1.CreateSpec
+	pid  *actor.PID
+	// gate holds one token; whoever has it may change the sandbox in the runtime.
+	gate chan struct{}
+	// gone is closed when the history is purged and nobody will answer any more.
+	gone chan struct{}
+
+	state   atomic.Pointer[lifecycle.State]
+	loading sync.Mutex
+}
+
+func newEntry(id string, spec *agboxv1.CreateSpec) *entry {
+	e := &entry{id: id, spec: spec, gate: make(chan struct{}, 1), gone: make(chan struct{})}
+	e.gate <- struct{}{}
+	return e
+}
+
+// replayChunk bounds how many events are in memory at once while a log is folded.
+const replayChunk = 1024
+
+// load returns the sandbox's state, folding its log when nobody has done so yet.
+func (e *entry) load(db *persist.DB) (lifecycle.State, error) {
+	if state := e.state.Load(); state != nil {
+		return *state, nil
+	}
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	if state := e.state.Load(); state != nil {
+		return *state, nil
+	}
+	state, err := replay(db, e.id)
+	if err != nil {
+		return state, err
+	}
+	e.state.Store(&state)
+	return state, nil
+}
+
+func replay(db *persist.DB, id string) (lifecycle.State, error) {
+	state := lifecycle.State{SandboxID: id}
+	for {
+		events, err := db.Events(id, state.Sequence, replayChunk)
+		if err != nil {
+			return state, err
+		}
+		for _, event := range events {
+			state = lifecycle.Fold(state, event)
+		}
+		if len(events) < replayChunk {
+			return state, nil
+		}
+	}
+}
+
+// registry finds sandboxes by id.
+type registry struct {
+	mu      sync.RWMutex
+	entries map[string]*entry
+}
+
+func (r *registry) get(id string) (*entry, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e, found := r.entries[id]
+	return e, found
+}
+
+// add reports false when the id is there already.
+func (r *registry) add(e *entry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, found := r.entries[e.id]; found {
+		return false
+	}
+	r.entries[e.id] = e
+	return true
+}
+
+func (r *registry) remove(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.entries, id)
+}
+
+func (r *registry) all() []*entry {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	list := make([]*entry, 0, len(r.entries))
+	for _, e := range r.entries {
+		list = append(list, e)
+	}
+	return list
+}

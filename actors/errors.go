@@ -1,0 +1,21 @@
+package actors
+
+import "errors"
+
+var (
+	// ErrNotFound: there is no such sandbox, or its history was purged.
+	ErrNotFound = errors.New("actors: no such sandbox")
+	// ErrExecNotFound: there is no such exec, or its history was purged.
+	ErrExecNotFound = errors.New("actors: no such exec")
+	// ErrExecTerminal: the exec ended before.
+	ErrExecTerminal = errors.New("actors: exec has ended")
+	// ErrSandboxIDTaken and ErrExecIDTaken: the id was used before, deleted or not.
+	ErrSandboxIDTaken = errors.New("actors: sandbox id was used before")
+	ErrExecIDTaken    = errors.New("actors: exec id was used before")
+	// ErrConflict: the runtime holds an object under a name that the sandbox needs, and it is not ours.
+	ErrConflict = errors.New("actors: name is taken by an object that is not ours")
+	// ErrOutcomeUnknown: the request may or may not have been carried out; read the sandbox's state.
+	ErrOutcomeUnknown = errors.New("actors: outcome unknown")
+	// ErrShuttingDown: the daemon is ending and takes no more requests.
+	ErrShuttingDown = errors.New("actors: shutting down")
+)

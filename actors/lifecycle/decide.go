@@ -1,0 +1,248 @@
+package lifecycle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+type event = agboxv1.SandboxEvent
+
+// Decide returns the events that c brings about at time now, complete with sequence, id and state, ready to be
+// recorded and folded. A request that does not fit is a *Refusal; a fact that comes too late is no events.
+func Decide(s State, c Command, now time.Time) ([]*event, error) {
+	d := decision{state: s, now: now}
+	err := d.decide(c)
+	if err != nil {
+		return nil, err
+	}
+	return d.events, nil
+}
+
+type decision struct {
+	state  State
+	now    time.Time
+	events []*event
+}
+
+func (d *decision) decide(c Command) error {
+	switch c := c.(type) {
+	case Create:
+		return d.create()
+	case Resume:
+		return d.resume()
+	case Stop:
+		return d.stop(c)
+	case Delete:
+		return d.delete(c)
+	case StartExec:
+		return d.startExec(c)
+	case CancelExec:
+		if _, running := d.state.Running[c.ExecID]; !running {
+			return refuse(ErrExecNotRunning, "exec %s is not running: there is nothing to cancel", c.ExecID)
+		}
+	case Preparing:
+		if d.state.Phase == Pending {
+			d.emitPhase(agboxv1.EventType_SANDBOX_PREPARING, Pending, &agboxv1.SandboxPhaseDetails{Phase: c.Phase})
+		}
+	case ServiceReported:
+		if d.state.Phase == Pending || d.state.Phase == Ready {
+			d.serviceReported(c)
+		}
+	case OperationDone:
+		if c.Operation == d.state.Operation {
+			d.operationDone()
+		}
+	case OperationFailed:
+		if c.Operation == d.state.Operation && c.Operation != NoOperation {
+			d.operationFailed(c)
+		}
+	case PrimaryDied:
+		if d.state.Phase == Ready && d.state.Operation == NoOperation {
+			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeContainerNotRunning,
+				"the sandbox's primary container ended while the command ran: "+c.Message)
+			d.fail(c.Code, c.Message)
+		}
+	case ExecEnded:
+		if _, running := d.state.Running[c.ExecID]; running {
+			d.execEnded(c.ExecID, c.Result)
+		}
+	default:
+		return fmt.Errorf("lifecycle: unknown command %T", c)
+	}
+	return nil
+}
+
+func (d *decision) create() error {
+	if d.state.Phase != None {
+		return refuse(ErrAlreadyExists, "sandbox %s exists already", d.state.SandboxID)
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, Pending, &agboxv1.SandboxPhaseDetails{Phase: Creating.String()})
+	return nil
+}
+
+func (d *decision) resume() error {
+	if d.state.Phase != Stopped {
+		return d.wrongState("resume", "only a STOPPED sandbox can be resumed")
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, Pending, &agboxv1.SandboxPhaseDetails{Phase: Resuming.String()})
+	return nil
+}
+
+func (d *decision) stop(c Stop) error {
+	if d.state.Phase == Ready && d.state.Operation == Stopping {
+		return d.wrongState("stop", "it is being stopped already: wait for SANDBOX_STOPPED")
+	}
+	if d.state.Phase != Ready {
+		return d.wrongState("stop", "only a READY sandbox can be stopped")
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_STOP_REQUESTED, Ready, &agboxv1.SandboxPhaseDetails{Reason: c.Reason})
+	return nil
+}
+
+func (d *decision) delete(c Delete) error {
+	switch d.state.Phase {
+	case None:
+		return refuse(ErrNotFound, "there is no sandbox %s", d.state.SandboxID)
+	case Deleting, Deleted:
+		return nil
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_DELETE_REQUESTED, Deleting, &agboxv1.SandboxPhaseDetails{Reason: c.Reason})
+	return nil
+}
+
+func (d *decision) startExec(c StartExec) error {
+	if d.state.Phase != Ready || d.state.Operation != NoOperation {
+		return refuse(ErrNotReady, "sandbox %s is %s: commands run only while it is READY%s",
+			d.state.SandboxID, d.state.label(), d.state.way())
+	}
+	if _, running := d.state.Running[c.ExecID]; running {
+		return refuse(ErrExecExists, "exec %s exists already", c.ExecID)
+	}
+	d.emitExec(agboxv1.EventType_EXEC_STARTED, &agboxv1.ExecEventDetails{
+		ExecId: c.ExecID, ExecState: agboxv1.ExecState_EXEC_STATE_RUNNING,
+	})
+	return nil
+}
+
+func (d *decision) wrongState(verb, rule string) error {
+	if d.state.Phase == None {
+		return refuse(ErrNotFound, "there is no sandbox %s", d.state.SandboxID)
+	}
+	return refuse(ErrInvalidState, "cannot %s sandbox %s, which is %s: %s",
+		verb, d.state.SandboxID, d.state.label(), rule)
+}
+
+// label names the state for a person, an operation that has not shown in the phase included.
+func (s State) label() string {
+	name := strings.TrimPrefix(s.Phase.String(), "SANDBOX_STATE_")
+	if s.Phase == Ready && s.Operation == Stopping {
+		return name + " and stopping"
+	}
+	return name
+}
+
+func (s State) way() string {
+	switch s.Phase {
+	case Pending:
+		return "; wait for SANDBOX_READY"
+	case Stopped:
+		return "; resume it first"
+	case Failed:
+		return "; it failed: " + s.ErrorMessage
+	}
+	return ""
+}
+
+func (d *decision) serviceReported(c ServiceReported) {
+	kind := agboxv1.EventType_SANDBOX_SERVICE_READY
+	if c.Code != "" {
+		kind = agboxv1.EventType_SANDBOX_SERVICE_FAILED
+	}
+	d.emit(&event{EventType: kind, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Service{
+		Service: &agboxv1.ServiceEventDetails{ServiceName: c.Service, ErrorCode: c.Code, ErrorMessage: c.Message},
+	}})
+}
+
+func (d *decision) operationDone() {
+	details := &agboxv1.SandboxPhaseDetails{Reason: d.state.Reason}
+	switch d.state.Operation {
+	case Creating, Resuming:
+		d.emitPhase(agboxv1.EventType_SANDBOX_READY, Ready, &agboxv1.SandboxPhaseDetails{})
+	case Stopping:
+		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was stopped while the command ran")
+		d.emitPhase(agboxv1.EventType_SANDBOX_STOPPED, Stopped, details)
+	case Removing:
+		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was deleted while the command ran")
+		d.emitPhase(agboxv1.EventType_SANDBOX_DELETED, Deleted, details)
+	}
+}
+
+func (d *decision) operationFailed(c OperationFailed) {
+	code := c.Code
+	if code == "" {
+		code = map[Operation]string{Creating: CodeCreateFailed, Resuming: CodeResumeFailed,
+			Stopping: CodeStopFailed, Removing: CodeDeleteFailed}[c.Operation]
+	}
+	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
+		"the sandbox failed while the command ran: "+c.Message)
+	d.fail(code, c.Message)
+}
+
+func (d *decision) fail(code, message string) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_FAILED, Failed,
+		&agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: message})
+}
+
+// endRunning ends every exec that runs, in the order of their ids: none outlives what it ran in.
+func (d *decision) endRunning(state agboxv1.ExecState, code, message string) {
+	for _, id := range slices.Sorted(maps.Keys(d.state.Running)) {
+		d.execEnded(id, ExecResult{State: state, Code: code, Message: message})
+	}
+}
+
+func (d *decision) execEnded(id string, r ExecResult) {
+	kind := agboxv1.EventType_EXEC_FINISHED
+	switch r.State {
+	case agboxv1.ExecState_EXEC_STATE_FAILED:
+		kind = agboxv1.EventType_EXEC_FAILED
+	case agboxv1.ExecState_EXEC_STATE_CANCELLED:
+		kind = agboxv1.EventType_EXEC_CANCELLED
+	}
+	d.emitExec(kind, &agboxv1.ExecEventDetails{
+		ExecId: id, ExitCode: r.ExitCode, Signal: r.Signal, ExecState: r.State,
+		ErrorCode: r.Code, ErrorMessage: r.Message,
+		StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended),
+	})
+}
+
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func (d *decision) emitPhase(kind agboxv1.EventType, phase Phase, details *agboxv1.SandboxPhaseDetails) {
+	d.emit(&event{EventType: kind, SandboxState: phase,
+		Details: &agboxv1.SandboxEvent_SandboxPhase{SandboxPhase: details}})
+}
+
+func (d *decision) emitExec(kind agboxv1.EventType, details *agboxv1.ExecEventDetails) {
+	d.emit(&event{EventType: kind, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Exec{Exec: details}})
+}
+
+func (d *decision) emit(e *event) {
+	e.SandboxId = d.state.SandboxID
+	e.Sequence = d.state.Sequence + 1
+	e.EventId = fmt.Sprintf("%s/%d", e.SandboxId, e.Sequence)
+	e.OccurredAt = timestamppb.New(d.now)
+	d.events = append(d.events, e)
+	d.state = Fold(d.state, e)
+}

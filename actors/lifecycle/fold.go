@@ -1,0 +1,60 @@
+package lifecycle
+
+import (
+	"maps"
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Fold returns the state after e. It accepts any event that Decide made for s, and does not keep or change e.
+func Fold(s State, e *event) State {
+	at := e.OccurredAt.AsTime()
+	s.SandboxID = e.SandboxId
+	s.Sequence = e.Sequence
+	if s.Phase != e.SandboxState {
+		s.Phase, s.ChangedAt = e.SandboxState, at
+	}
+	switch e.EventType {
+	case agboxv1.EventType_SANDBOX_ACCEPTED:
+		s.Operation = Resuming
+		if s.CreatedAt.IsZero() {
+			s.Operation, s.CreatedAt = Creating, at
+		}
+	case agboxv1.EventType_SANDBOX_READY:
+		s.Operation, s.ActiveAt = NoOperation, at
+	case agboxv1.EventType_SANDBOX_STOP_REQUESTED:
+		s.Operation, s.Reason = Stopping, e.GetSandboxPhase().GetReason()
+	case agboxv1.EventType_SANDBOX_DELETE_REQUESTED:
+		s.Operation, s.Reason = Removing, e.GetSandboxPhase().GetReason()
+		s.ErrorCode, s.ErrorMessage = "", ""
+	case agboxv1.EventType_SANDBOX_STOPPED, agboxv1.EventType_SANDBOX_DELETED:
+		s.Operation = NoOperation
+	case agboxv1.EventType_SANDBOX_FAILED:
+		s.Operation = NoOperation
+		s.ErrorCode, s.ErrorMessage = e.GetSandboxPhase().GetErrorCode(), e.GetSandboxPhase().GetErrorMessage()
+	case agboxv1.EventType_EXEC_STARTED:
+		s.ActiveAt = at
+		s.Running = with(s.Running, e.GetExec().GetExecId(), at)
+	case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
+		s.ActiveAt = at
+		s.Running = without(s.Running, e.GetExec().GetExecId())
+	}
+	return s
+}
+
+func with(running map[string]time.Time, id string, at time.Time) map[string]time.Time {
+	next := make(map[string]time.Time, len(running)+1)
+	maps.Copy(next, running)
+	next[id] = at
+	return next
+}
+
+func without(running map[string]time.Time, id string) map[string]time.Time {
+	next := maps.Clone(running)
+	delete(next, id)
+	if len(next) == 0 {
+		return nil
+	}
+	return next
+}

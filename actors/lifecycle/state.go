@@ -1,0 +1,83 @@
+// Package lifecycle is the pure core of a sandbox: Decide turns a state and a command into the events to
+// record, Fold turns a state and an event into the next state. No I/O, no clock, no goroutine; whatever a
+// sandbox is follows from folding its log.
+package lifecycle
+
+import (
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Phase is the state that callers see.
+type Phase = agboxv1.SandboxState
+
+const (
+	None     = agboxv1.SandboxState_SANDBOX_STATE_UNSPECIFIED
+	Pending  = agboxv1.SandboxState_SANDBOX_STATE_PENDING
+	Ready    = agboxv1.SandboxState_SANDBOX_STATE_READY
+	Failed   = agboxv1.SandboxState_SANDBOX_STATE_FAILED
+	Stopped  = agboxv1.SandboxState_SANDBOX_STATE_STOPPED
+	Deleting = agboxv1.SandboxState_SANDBOX_STATE_DELETING
+	Deleted  = agboxv1.SandboxState_SANDBOX_STATE_DELETED
+)
+
+// Operation is the work on the runtime that the log has announced and not yet seen the end of. It is what a
+// restarted sandbox carries on with.
+type Operation int
+
+const (
+	NoOperation Operation = iota
+	Creating
+	Resuming
+	Stopping
+	Removing
+)
+
+func (o Operation) String() string {
+	return [...]string{"none", "create", "resume", "stop", "delete"}[o]
+}
+
+// State is one sandbox as its log tells it.
+//
+//	         Create               OperationDone              Stop, idle
+//	(none) ─────────► PENDING ─────────────────► READY ─────────────────► READY
+//	                  Creating       ┌──────────► │  ▲                   Stopping
+//	                     │           │            │  └──── exec events      │
+//	     OperationFailed │           │            │ PrimaryDied             │ OperationDone
+//	                     ▼           │            ▼                         ▼
+//	                  FAILED ◄───────┼───────── FAILED ◄──────────────── STOPPED
+//	                     ▲           │                  OperationFailed     │
+//	                     │        PENDING ◄─────────────────────────────────┘
+//	                     │        Resuming             Resume
+//	                     │
+//	      OperationFailed│             Delete, from every state but the last two
+//	                     └──────── DELETING ─────────────► DELETED
+//	                               Removing  OperationDone
+//
+// An operation that ends after a Delete was accepted changes nothing: the log is in DELETING by then. Commands
+// that do not fit are refused; facts that come too late are ignored.
+type State struct {
+	SandboxID string
+	Phase     Phase
+	Operation Operation
+	// Reason is why the operation in progress, or the last one, was asked for.
+	Reason string
+	// Sequence is the newest event's; the next one has Sequence+1.
+	Sequence  uint64
+	CreatedAt time.Time
+	ChangedAt time.Time
+	// ActiveAt is when the sandbox was last seen at work: it became READY, or an exec started or ended.
+	ActiveAt time.Time
+	// ErrorCode and ErrorMessage tell why the sandbox is FAILED, and are empty otherwise.
+	ErrorCode    string
+	ErrorMessage string
+	// Running are the execs that have not ended, by id, with the time each was accepted. A State never
+	// changes: Fold copies the map.
+	Running map[string]time.Time
+}
+
+// Idle reports whether nothing goes on in the sandbox, so that its idle time counts from ActiveAt.
+func (s State) Idle() bool {
+	return s.Phase == Ready && s.Operation == NoOperation && len(s.Running) == 0
+}

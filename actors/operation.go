@@ -1,0 +1,116 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// operation is work on the runtime that goes on outside its actor.
+type operation struct {
+	token  uint64
+	kind   lifecycle.Operation
+	cancel context.CancelFunc
+}
+
+// operationEnded comes back from every operation, whatever happened to it.
+type operationEnded struct {
+	token uint64
+	kind  lifecycle.Operation
+	err   error
+	// results are the ends of execs that are on disk, read after the operation.
+	results map[string]lifecycle.ExecResult
+	// primary is what an observation found.
+	primary Primary
+}
+
+// progressed is an operation's progress.
+type progressed struct {
+	token   uint64
+	command lifecycle.Command
+}
+
+// launch runs the operation in a goroutine of its own, after what still runs for the sandbox from before. The
+// kind NoOperation observes the primary and changes nothing.
+func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *operation {
+	ctx, cancel := context.WithCancel(s.working)
+	op := &operation{token: s.tokens.Add(1), kind: kind, cancel: cancel}
+	s.work.Go(func() {
+		defer cancel()
+		ended := operationEnded{token: op.token, kind: kind}
+		select {
+		case <-e.gate:
+			s.perform(ctx, e, pid, &ended)
+			e.gate <- struct{}{}
+		case <-ctx.Done():
+			ended.err = ctx.Err()
+			s.actors.Root.Send(pid, &ended)
+		}
+	})
+	return op
+}
+
+// perform does the operation and sends its end, also when it panics.
+func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *operationEnded) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			ended.err = fmt.Errorf("actors: panic in %s: %v\n%s", ended.kind, reason, debug.Stack())
+		}
+		s.actors.Root.Send(pid, ended)
+	}()
+	ended.primary, ended.err = s.operate(ctx, e, ended.kind, func(c lifecycle.Command) {
+		s.actors.Root.Send(pid, &progressed{token: ended.token, command: c})
+	})
+	ended.results = s.recordedResults(e)
+}
+
+func (s *System) operate(ctx context.Context, e *entry, kind lifecycle.Operation, report func(lifecycle.Command)) (Primary, error) {
+	switch kind {
+	case lifecycle.Creating:
+		return Primary{}, s.runtime.Create(ctx, e.id, e.spec, report)
+	case lifecycle.Resuming:
+		return Primary{}, s.runtime.Resume(ctx, e.id, e.spec, report)
+	case lifecycle.Stopping:
+		return Primary{}, s.runtime.Stop(ctx, e.id)
+	case lifecycle.Removing:
+		return Primary{}, s.runtime.Remove(ctx, e.id)
+	default:
+		return s.runtime.Observe(ctx, e.id)
+	}
+}
+
+// recordedResults reads the ends of the execs that the log still has as running.
+func (s *System) recordedResults(e *entry) map[string]lifecycle.ExecResult {
+	results := map[string]lifecycle.ExecResult{}
+	for id := range e.state.Load().Running {
+		if result, found := s.runtime.ExecRecord(e.id, id); found {
+			results[id] = result
+		}
+	}
+	return results
+}
+
+func failure(kind lifecycle.Operation, err error) lifecycle.OperationFailed {
+	failed := lifecycle.OperationFailed{Operation: kind, Message: err.Error()}
+	if coded, ok := errors.AsType[CodedError](err); ok {
+		failed.Code = coded.ErrorCode()
+	}
+	return failed
+}
+
+// execLost is the result of an exec that the runtime could not tell about.
+func execLost(err error) lifecycle.ExecResult {
+	result := lifecycle.ExecResult{
+		State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: lifecycle.CodeExecResultLost, Message: err.Error(),
+	}
+	if coded, ok := errors.AsType[CodedError](err); ok {
+		result.Code = coded.ErrorCode()
+	}
+	return result
+}

@@ -1,0 +1,311 @@
+// Package actors decides: one actor a sandbox, which alone appends to that sandbox's log and has the runtime
+// do what the log announces. System is the way in.
+//
+//	/sandboxes         supervisor
+//	  <sandbox id>     one for each sandbox that is not DELETED
+//	    x-<exec id>    one for each running exec
+//	/docker            router of what ends in the runtime
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Config holds what a person can set.
+type Config struct {
+	// IdleTTL stops sandboxes that set none themselves after this long without a running exec; 0: never.
+	IdleTTL time.Duration
+}
+
+// System is the running actor system. Its methods may be called from any goroutine between Start and the
+// return of Shutdown.
+type System struct {
+	config   Config
+	db       *persist.DB
+	runtime  Runtime
+	log      *slog.Logger
+	actors   *actor.ActorSystem
+	registry registry
+	parent   *actor.PID
+	tokens   atomic.Uint64
+
+	// working ends when the daemon no longer waits for its goroutines, which work counts.
+	working context.Context
+	abandon context.CancelFunc
+	work    sync.WaitGroup
+	closing atomic.Bool
+	ended   chan struct{}
+	once    sync.Once
+}
+
+// View is a sandbox as readers see it. Neither part may be changed.
+type View struct {
+	Spec  *agboxv1.CreateSpec
+	State lifecycle.State
+}
+
+// Start loads every sandbox from db, has each carry on where its log stands, and follows the runtime.
+func Start(config Config, db *persist.DB, runtime Runtime, log *slog.Logger) (*System, error) {
+	s := &System{config: config, db: db, runtime: runtime, log: log, ended: make(chan struct{})}
+	s.working, s.abandon = context.WithCancel(context.Background())
+	s.registry.entries = map[string]*entry{}
+	s.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
+	since := time.Now()
+	if err := s.spawn(since); err != nil {
+		s.Shutdown(context.Background())
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *System) spawn(since time.Time) error {
+	var err error
+	supervise := actor.PropsFromProducer(
+		func() actor.Actor { return &supervisor{system: s, retiring: map[string]chan struct{}{}} },
+		actor.WithSupervisor(restartStrategy{s}),
+	)
+	if s.parent, err = s.actors.Root.SpawnNamed(supervise, "sandboxes"); err != nil {
+		return fmt.Errorf("actors: cannot start the supervisor: %w", err)
+	}
+	if err := s.recover(); err != nil {
+		return err
+	}
+	route := actor.PropsFromProducer(func() actor.Actor { return &router{system: s, since: since} })
+	if _, err := s.actors.Root.SpawnNamed(route, "docker"); err != nil {
+		return fmt.Errorf("actors: cannot start the router: %w", err)
+	}
+	return nil
+}
+
+func (s *System) recover() error {
+	sandboxes, err := s.db.Sandboxes()
+	if err != nil {
+		return err
+	}
+	for _, record := range sandboxes {
+		e := newEntry(record.ID, record.Spec)
+		s.registry.add(e)
+		if !record.DeletedAt.IsZero() {
+			continue // nothing can happen to it any more: readers fold its log when they ask
+		}
+		if _, err := e.load(s.db); err != nil {
+			return err
+		}
+		s.adopt(e)
+	}
+	return nil
+}
+
+func (s *System) adopt(e *entry) {
+	done := make(chan struct{})
+	s.actors.Root.Send(s.parent, &adopt{e, done})
+	<-done
+}
+
+// Create accepts a sandbox. The spec must be valid and complete, and is kept. It fails with ErrSandboxIDTaken,
+// ErrConflict, or an error of persist; then nothing was created.
+func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec) (View, error) {
+	if s.closing.Load() {
+		return View{}, ErrShuttingDown
+	}
+	if err := s.runtime.Conflict(ctx, id); err != nil {
+		return View{}, err
+	}
+	e := newEntry(id, spec)
+	if !s.registry.add(e) {
+		return View{}, fmt.Errorf("%w: %s", ErrSandboxIDTaken, id)
+	}
+	e.state.Store(&lifecycle.State{SandboxID: id})
+	s.adopt(e)
+	r := newRequest(lifecycle.Create{})
+	r.create = spec
+	state, err := s.ask(ctx, e, r)
+	if err != nil && !errors.Is(err, ErrOutcomeUnknown) {
+		s.discard(e)
+		if errors.Is(err, persist.ErrSandboxIDTaken) {
+			err = fmt.Errorf("%w: %s", ErrSandboxIDTaken, id)
+		}
+	}
+	return View{spec, state}, err
+}
+
+// discard ends an actor whose sandbox never came to be.
+func (s *System) discard(e *entry) {
+	done := make(chan struct{})
+	s.actors.Root.Send(s.parent, &retire{e, done})
+	<-done
+	s.registry.remove(e.id)
+	close(e.gone)
+}
+
+// Request hands a Resume, Stop or Delete to the sandbox and returns once it is accepted: durable, and under
+// way. A *lifecycle.Refusal means that it does not fit the sandbox's state.
+func (s *System) Request(ctx context.Context, id string, command lifecycle.Command) (lifecycle.State, error) {
+	if s.closing.Load() {
+		return lifecycle.State{}, ErrShuttingDown
+	}
+	e, err := s.entry(id)
+	if err != nil {
+		return lifecycle.State{}, err
+	}
+	return s.request(ctx, e, newRequest(command))
+}
+
+// StartExec accepts a command, whose request names an unused exec id, and returns once it is durable and on
+// its way. It fails with ErrExecIDTaken, ErrNotFound or a *lifecycle.Refusal.
+func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest) error {
+	if s.closing.Load() {
+		return ErrShuttingDown
+	}
+	e, err := s.entry(exec.SandboxId)
+	if err != nil {
+		return err
+	}
+	r := newRequest(lifecycle.StartExec{ExecID: exec.ExecId})
+	r.exec = exec
+	_, err = s.request(ctx, e, r)
+	if errors.Is(err, persist.ErrExecIDTaken) || errors.Is(err, lifecycle.ErrExecExists) {
+		return fmt.Errorf("%w: %s", ErrExecIDTaken, exec.ExecId)
+	}
+	return err
+}
+
+// CancelExec has a running command ended; its end is told by the log. It fails with ErrExecNotFound or
+// ErrExecTerminal.
+func (s *System) CancelExec(ctx context.Context, execID string) error {
+	if s.closing.Load() {
+		return ErrShuttingDown
+	}
+	owner, err := s.db.ExecOwner(execID)
+	if errors.Is(err, persist.ErrNoExec) {
+		return fmt.Errorf("%w: %s", ErrExecNotFound, execID)
+	} else if err != nil {
+		return err
+	}
+	e, err := s.entry(owner)
+	if err != nil {
+		return err
+	}
+	_, err = s.request(ctx, e, newRequest(lifecycle.CancelExec{ExecID: execID}))
+	if errors.Is(err, lifecycle.ErrExecNotRunning) {
+		return fmt.Errorf("%w: %s", ErrExecTerminal, execID)
+	}
+	return err
+}
+
+// request answers for a DELETED sandbox without its actor, which is gone after a restart of the daemon.
+func (s *System) request(ctx context.Context, e *entry, r *request) (lifecycle.State, error) {
+	state, err := e.load(s.db)
+	if err != nil {
+		return state, err
+	}
+	if state.Phase == lifecycle.Deleted {
+		_, err := lifecycle.Decide(state, r.command, time.Now())
+		return state, err
+	}
+	return s.ask(ctx, e, r)
+}
+
+// Sandbox returns the sandbox as it is now, or ErrNotFound.
+func (s *System) Sandbox(id string) (View, error) {
+	e, err := s.entry(id)
+	if err != nil {
+		return View{}, err
+	}
+	state, err := e.load(s.db)
+	if errors.Is(err, persist.ErrNoSandbox) || err == nil && state.Phase == lifecycle.None {
+		return View{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return View{e.spec, state}, err
+}
+
+// Sandboxes returns every sandbox that match accepts, in no order. match sees the spec only.
+func (s *System) Sandboxes(match func(*agboxv1.CreateSpec) bool) ([]View, error) {
+	var views []View
+	for _, e := range s.registry.all() {
+		if !match(e.spec) {
+			continue
+		}
+		view, err := s.Sandbox(e.id)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		views = append(views, view)
+	}
+	return views, nil
+}
+
+func (s *System) entry(id string) (*entry, error) {
+	e, found := s.registry.get(id)
+	if !found {
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	return e, nil
+}
+
+// sendLater delivers message after the delay, unless the system ends first.
+func (s *System) sendLater(to *actor.PID, message any, delay time.Duration) {
+	s.after(delay, func() { s.actors.Root.Send(to, message) })
+}
+
+func (s *System) after(delay time.Duration, do func()) {
+	s.work.Go(func() {
+		timer := time.NewTimer(delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			do()
+		case <-s.working.Done():
+		}
+	})
+}
+
+// shutdownGrace is how long Shutdown lets operations on the runtime end by themselves.
+const shutdownGrace = time.Second
+
+// Shutdown refuses new requests, lets operations end for a moment, then lets go of them: their sandboxes
+// carry on at the next start. Running commands go on in their sandboxes. It returns when no goroutine of the
+// system is left, or when ctx ends. It may be called more than once.
+func (s *System) Shutdown(ctx context.Context) {
+	s.once.Do(func() {
+		s.closing.Store(true)
+		s.settle(ctx)
+		s.abandon()
+		for _, name := range []string{"docker", "sandboxes"} {
+			pid := actor.NewPID(s.actors.Address(), name)
+			if err := s.actors.Root.StopFuture(pid).Wait(); err != nil {
+				s.log.Warn("actor did not end in time", slog.String("actor", name), slog.Any("error", err))
+			}
+		}
+		s.work.Wait()
+		close(s.ended)
+		s.actors.Shutdown()
+	})
+}
+
+// settle waits for the operations that run, for a moment, and keeps new ones from starting.
+func (s *System) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
+	defer cancel()
+	for _, e := range s.registry.all() {
+		select {
+		case <-e.gate:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

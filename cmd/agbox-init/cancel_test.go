@@ -1,0 +1,131 @@
+package main_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
+)
+
+// cancelled cancels bg and fails unless nothing of it is left, and the command was ended by signal.
+func cancelled(bg *background, grace time.Duration, signal int) {
+	bg.Helper()
+	bg.check(bg.link.Cancel(context.Background(), bg.ID, grace))
+	r := bg.wait()
+	if left := bg.processes(); len(left) > 0 {
+		bg.Fatalf("left behind: %q", left)
+	}
+	if !r.Cancelled || r.TimedOut || r.Signal != signal {
+		bg.Fatalf("%+v", r)
+	}
+}
+
+func TestCancelSetsid(t *testing.T) {
+	b := newBox(t).start()
+	cancelled(b.begin("setsid sleep 300 & echo ready; sleep 300"), time.Minute, 15)
+}
+
+func TestCancelDoubleFork(t *testing.T) {
+	b := newBox(t).start()
+	cancelled(b.begin("(setsid sh -c '(setsid sleep 300 </dev/null >/dev/null 2>&1 &)' &); echo ready; sleep 300"), time.Minute, 15)
+}
+
+func TestCancelDeafTree(t *testing.T) {
+	b := newBox(t).start()
+	cancelled(b.begin("trap '' TERM; setsid sh -c 'while :; do sleep 300; done' & echo ready; while :; do sleep 300; done"), 50*time.Millisecond, 9)
+}
+
+func TestCancelStopped(t *testing.T) {
+	b := newBox(t).start()
+	cancelled(b.begin("echo ready; kill -STOP $$; sleep 300"), time.Minute, 15)
+}
+
+// Processes that fork faster than they can be looked for.
+func TestCancelForker(t *testing.T) {
+	b := newBox(t).start()
+	cancelled(b.begin("trap '' TERM; echo ready; while :; do setsid sleep 300 & setsid true; done"), 0, 9)
+}
+
+// A command that ends well on TERM has its own exit code, and is cancelled all the same.
+func TestCancelCleanup(t *testing.T) {
+	b := newBox(t).start()
+	bg := b.begin("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.01; done")
+	b.check(b.link.Cancel(context.Background(), bg.ID, time.Minute))
+	if r := bg.wait(); r.ExitCode != 3 || !r.Cancelled {
+		t.Fatalf("%+v", r)
+	}
+	if line := bg.line(); line != "bye" {
+		t.Fatal(line)
+	}
+}
+
+func TestCancelSparesOthers(t *testing.T) {
+	b := newBox(t).start()
+	other := b.begin("echo ready; sleep 300")
+	one := b.begin("echo ready; sleep 200")
+	b.check(b.link.Cancel(context.Background(), one.ID, time.Minute))
+	one.wait()
+	if left := b.processes(); len(left) != 1 {
+		t.Fatalf("%q", left)
+	}
+	cancelled(other, time.Minute, 15)
+}
+
+func TestCancelAfterEnd(t *testing.T) {
+	b := newBox(t).start()
+	s := b.spec([]string{"sh", "-c", "sleep 300 >/dev/null 2>&1 & exit 5"})
+	first := b.wait(s)
+	b.check(b.link.Cancel(context.Background(), s.ID, 0))
+	if again := b.wait(s); again.Result != first.Result || first.Cancelled {
+		t.Fatalf("%+v", again)
+	}
+	if left := b.processes(); len(left) != 1 {
+		t.Fatalf("its background process: %q", left)
+	}
+}
+
+// Cancel may come before the Exec that it is meant for.
+func TestCancelFirst(t *testing.T) {
+	b := newBox(t).start()
+	s := b.spec([]string{"sleep", "300"})
+	b.check(b.link.Cancel(context.Background(), s.ID, time.Minute))
+	if o := b.wait(s); !o.Cancelled || o.Signal != 15 {
+		t.Fatalf("%+v", o)
+	}
+}
+
+func TestTimeoutKillsDeaf(t *testing.T) {
+	b := newBox(t).start()
+	bg := b.begin("trap '' TERM; echo ready; while :; do sleep 300; done", func(s *initlink.ExecSpec) {
+		s.Timeout, s.Grace = 100*time.Millisecond, 20*time.Millisecond
+	})
+	if r := bg.wait(); r.Signal != 9 || !r.TimedOut || !r.Cancelled {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// Without the right to mark processes, cancel goes by session and parents.
+func TestCancelWithoutTags(t *testing.T) {
+	b := newBox(t)
+	b.Locks = 1000
+	b.start()
+	cancelled(b.begin("setsid sh -c 'sleep 300; :' & sleep 300 & echo ready; wait"), time.Minute, 15)
+}
+
+func TestReapsZombies(t *testing.T) {
+	b := newBox(t).start()
+	// An orphan whose death the script sees; the reaping that collects the script collects it, too.
+	b.expect(b.sh(`(sh -c 'echo $$ > /tmp/pid; exec true' &)
+		until test -s /tmp/pid; do sleep 0.01; done; read pid < /tmp/pid
+		while test -d /proc/$pid && ! grep -q 'State:.Z' /proc/$pid/status; do sleep 0.01; done; echo dead`), 0, "dead\n")
+	pids, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(b.cmd.Process.Pid), "root/proc/[0-9]*"))
+	b.check(err)
+	if len(pids) != 1 {
+		status, _ := os.ReadFile(pids[len(pids)-1] + "/status")
+		t.Fatalf("%q\n%s", pids, status)
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+// execution is one command, from the Exec that asked for it until its result is acknowledged:
+//
+//	running -> exited -> draining -> ended
+//
+// running: the leader lives. exited: it was reaped; if the command was cancelled, some of its
+// processes may live on. draining: the pump writes out what is in the pipes. ended: the record is
+// written, frame is set, and everything else has been let go.
+type execution struct {
+	id         string
+	pid        int
+	tag        uint64
+	entrypoint bool // the image's own: it has no id and no record
+
+	streams [2]*stream
+	record  int // descriptor
+	lost    uint64
+
+	started   time.Time
+	timeoutAt time.Time // zero: none
+	grace     time.Duration
+
+	cancelled, timedOut bool
+	killAt              time.Time // zero: not cancelled, or KILL was sent
+	killed              bool
+
+	exited, draining bool
+	ended            time.Time
+	status           syscall.WaitStatus
+	usage            syscall.Rusage
+
+	frame []byte // the encoded Result
+}
+
+// deadline is when something is due for the execution, zero when nothing is.
+func (e *execution) deadline() time.Time {
+	switch {
+	case e.draining:
+		return time.Time{}
+	case e.cancelled:
+		return e.killAt
+	case e.exited:
+		return time.Time{}
+	}
+	return e.timeoutAt
+}
+
+// cancel sends TERM to the whole tree; KILL follows after grace. A second call can only shorten that.
+func (e *execution) cancel(grace time.Duration, now time.Time) {
+	killAt := now.Add(grace)
+	switch {
+	case e.exited && !e.cancelled || e.draining || e.killed:
+		return
+	case e.cancelled:
+		if killAt.Before(e.killAt) {
+			e.killAt = killAt
+		}
+		return
+	}
+	e.cancelled, e.killAt = true, killAt
+	all, readable := processes()
+	// CONT, because a stopped process does not see TERM.
+	treeOf(e.pid, e.tag, all, readable).signal(syscall.SIGTERM, syscall.SIGCONT)
+}
+
+// exit codes as a shell counts them.
+func exitCode(ws syscall.WaitStatus) (code, sig int) {
+	if ws.Signaled() {
+		return 128 + int(ws.Signal()), int(ws.Signal())
+	}
+	return ws.ExitStatus(), 0
+}
+
+func (e *execution) result() *initproto.Result {
+	r := &initproto.Result{
+		ID: e.id, Started: e.started, Ended: e.ended,
+		UserTime:   time.Duration(e.usage.Utime.Nano()),
+		SystemTime: time.Duration(e.usage.Stime.Nano()),
+		MaxRSS:     int64(e.usage.Maxrss) << 10,
+		Cancelled:  e.cancelled, TimedOut: e.timedOut, OutputLost: e.lost,
+	}
+	r.ExitCode, r.Signal = exitCode(e.status)
+	return r
+}
+
+// writeRecord is best effort: the result also goes to the daemon.
+func writeRecord(fd int, r *initproto.Result) {
+	for rest := initproto.EncodeRecord(r); len(rest) > 0; {
+		n, err := syscall.Write(fd, rest)
+		if err != nil && err != syscall.EINTR {
+			warn("record of exec " + r.ID + " not written: " + err.Error())
+			break
+		}
+		rest = rest[max(n, 0):]
+	}
+	syscall.Close(fd)
+}
+
+// history keeps the results of the newest acknowledged commands, so that a repeated Exec of one is
+// answered and not run again.
+type history struct {
+	frames map[string][]byte
+	order  []string // a ring once it is full
+	next   int
+}
+
+const maxHistory = 1024
+
+func (h *history) add(id string, frame []byte) {
+	if h.frames == nil {
+		h.frames = map[string][]byte{}
+	}
+	if len(h.order) < maxHistory {
+		h.order = append(h.order, id)
+	} else {
+		delete(h.frames, h.order[h.next])
+		h.order[h.next] = id
+		h.next = (h.next + 1) % maxHistory
+	}
+	h.frames[id] = frame
+}

@@ -1,0 +1,104 @@
+// Agbox-init is PID 1 of a sandbox's primary container. It connects out to the daemon's socket,
+// starts the commands that the daemon asks for, carries their output into the log files, and tells
+// how they ended; it reaps what nobody else waits for and ends the sandbox when it is told to.
+//
+//	agbox-init [--socket=/.agbox/run/s] [--image-user=U[:G]] [--workdir=/workspace]
+//	           [--stop-grace=2s] [-- ENTRYPOINT...]
+//	agbox-init handover [-- COMMAND...]
+//	agbox-init version
+//
+// The first form is the container's entrypoint; what follows "--" is the image's own entrypoint,
+// which runs once, with "agbox-init handover" as its arguments, as soon as the daemon has sent Boot.
+//
+// # Goroutines
+//
+// One goroutine, sandbox.run, owns every decision and all state: it forks, reaps, signals and keeps
+// the time, and it never blocks. Around it: the dialer, which reads from the daemon, one writer per
+// connection, the pump, which moves output, and the accepter of handovers. A panic in any of them
+// prints its trace and ends the process, and the container with it: there is no half-alive PID 1.
+//
+// # Weight
+//
+// The binary is in every sandbox, so it does without fmt, net, reflect and os/exec.
+package main
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+type options struct {
+	socket     string
+	imageUser  string
+	workdir    string
+	stopGrace  time.Duration
+	entrypoint []string
+}
+
+func main() {
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == "version" {
+		os.Stdout.WriteString("agbox-init " + version + "\n")
+		return
+	}
+	if len(args) > 0 && args[0] == "handover" {
+		handOver(args[1:])
+	}
+	o, problem := parseOptions(args)
+	if problem == "" && os.Getpid() != 1 {
+		problem = "must be PID 1 of a pid namespace: it signals every process that it can see"
+	}
+	if problem != "" {
+		warn(problem)
+		os.Exit(2)
+	}
+	runtime.GOMAXPROCS(2)
+	debug.SetGCPercent(20)
+	// Commands that run as the same user may not look into this process.
+	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0)
+	syscall.Umask(0o022)
+	s := newSandbox(o)
+	s.run()
+	os.Exit(0)
+}
+
+func parseOptions(args []string) (o options, problem string) {
+	o = options{socket: "/.agbox/run/s", workdir: "/workspace", stopGrace: 2 * time.Second}
+	for i, arg := range args {
+		if arg == "--" {
+			o.entrypoint = args[i+1:]
+			break
+		}
+		name, value, _ := strings.Cut(arg, "=")
+		switch name {
+		case "--socket":
+			o.socket = value
+		case "--image-user":
+			o.imageUser = value
+		case "--workdir":
+			o.workdir = value
+		case "--stop-grace":
+			d, err := time.ParseDuration(value)
+			if err != nil || d < 0 {
+				return o, arg + ": not a duration, such as 2s"
+			}
+			o.stopGrace = d
+		default:
+			return o, arg + ": no such option"
+		}
+	}
+	if !strings.HasPrefix(o.workdir, "/") {
+		return o, "--workdir=" + o.workdir + ": must be absolute"
+	}
+	return o, ""
+}
+
+// warn writes to the container's own log.
+func warn(text string) { os.Stderr.WriteString("agbox-init: " + text + "\n") }

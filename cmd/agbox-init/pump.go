@@ -1,0 +1,220 @@
+package main
+
+import (
+	"sync"
+	"syscall"
+	"unsafe"
+)
+
+// pump copies the output of commands into their log files: one goroutine, one buffer, one epoll
+// over the pipes of all commands.
+//
+// A command gets a pipe and not the log file itself. A program that opens /dev/stderr would
+// truncate a regular file, and in a pipe the bytes pass a place where they can be counted, limited
+// and shown to somebody else.
+type pump struct {
+	epoll   int
+	wake    int // eventfd: drains is not empty
+	drained chan<- *execution
+
+	mu      sync.Mutex
+	streams map[int32]*stream
+	drains  []*execution
+	final   chan struct{} // non-nil: empty all pipes, then close it
+}
+
+// stream is one pipe and its log file. The pump closes both at the end of the pipe, which is when
+// the last process that holds it has gone, not when the command has ended.
+type stream struct {
+	in, out int
+	lost    uint64
+	open    bool
+}
+
+// pumpBuffer is also what a busy pipe is grown to, so that one wakeup moves that much.
+const pumpBuffer = 256 << 10
+
+func newPump(drained chan<- *execution) (*pump, error) {
+	p := &pump{drained: drained, streams: map[int32]*stream{}}
+	var err error
+	if p.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
+		return nil, err
+	}
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if errno != 0 {
+		return nil, errno
+	}
+	p.wake = int(fd)
+	event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(p.wake)}
+	return p, syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_ADD, p.wake, &event)
+}
+
+// attach makes a pipe that ends in out, which is the pump's from then on, also after an error. The
+// write end is returned: owned by the user, so that /dev/stdout can be opened by name.
+func (p *pump) attach(out int, uid, gid uint32) (*stream, int, error) {
+	var ends [2]int
+	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
+		syscall.Close(out)
+		return nil, -1, err
+	}
+	s := &stream{in: ends[0], out: out, open: true}
+	if syscall.Fchown(ends[1], int(uid), int(gid)) != nil {
+		syscall.Fchmod(ends[1], 0o666)
+	}
+	err := syscall.SetNonblock(s.in, true)
+	p.mu.Lock()
+	p.streams[int32(s.in)] = s
+	p.mu.Unlock()
+	if err == nil {
+		event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(s.in)}
+		err = syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_ADD, s.in, &event)
+	}
+	if err != nil {
+		syscall.Close(ends[1])
+		p.drop(s)
+		return nil, -1, err
+	}
+	return s, ends[1], nil
+}
+
+// drain has what is in the pipes of e at this moment written before e comes out of the drained
+// channel. What background processes write later does not hold it up.
+func (p *pump) drain(e *execution) {
+	p.mu.Lock()
+	p.drains = append(p.drains, e)
+	p.mu.Unlock()
+	p.poke()
+}
+
+// finish empties all pipes; the channel is closed when that is done.
+func (p *pump) finish() <-chan struct{} {
+	done := make(chan struct{})
+	p.mu.Lock()
+	p.final = done
+	p.mu.Unlock()
+	p.poke()
+	return done
+}
+
+func (p *pump) poke() {
+	one := [8]byte{1}
+	syscall.Write(p.wake, one[:])
+}
+
+func (p *pump) run() {
+	var events [64]syscall.EpollEvent
+	buf := make([]byte, pumpBuffer)
+	for {
+		n, err := syscall.EpollWait(p.epoll, events[:], -1)
+		if err != nil && err != syscall.EINTR {
+			panic("epoll_wait: " + err.Error())
+		}
+		for _, event := range events[:max(n, 0)] {
+			if int(event.Fd) == p.wake {
+				syscall.Read(p.wake, buf[:8])
+				p.serve(buf)
+				continue
+			}
+			p.mu.Lock()
+			s := p.streams[event.Fd]
+			p.mu.Unlock()
+			if s == nil {
+				continue
+			}
+			if n := p.move(s, buf); n == defaultPipe {
+				// Full: make room for more at once. Refused when the user has too many.
+				syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(s.in), syscall.F_SETPIPE_SZ, pumpBuffer)
+			}
+		}
+	}
+}
+
+const defaultPipe = 64 << 10
+
+// serve does what was asked for by drain and finish.
+func (p *pump) serve(buf []byte) {
+	p.mu.Lock()
+	drains, final := p.drains, p.final
+	p.drains, p.final = nil, nil
+	var all []*stream
+	if final != nil {
+		for _, s := range p.streams {
+			all = append(all, s)
+		}
+	}
+	p.mu.Unlock()
+	for _, e := range drains {
+		for _, s := range e.streams {
+			if s == nil {
+				continue
+			}
+			if s.open {
+				p.moveAtMost(s, buf, pending(s.in))
+			}
+			e.lost += s.lost
+		}
+		p.drained <- e
+	}
+	for _, s := range all {
+		if s.open {
+			p.moveAtMost(s, buf, pending(s.in))
+		}
+	}
+	if final != nil {
+		close(final)
+	}
+}
+
+func (p *pump) moveAtMost(s *stream, buf []byte, rest int) {
+	for rest > 0 && s.open {
+		n := p.move(s, buf[:min(rest, len(buf))])
+		if n <= 0 {
+			return
+		}
+		rest -= n
+	}
+}
+
+// move does one read and writes it out; it returns the bytes read, 0 when the pipe was empty.
+func (p *pump) move(s *stream, buf []byte) int {
+	n, err := syscall.Read(s.in, buf)
+	for err == syscall.EINTR {
+		n, err = syscall.Read(s.in, buf)
+	}
+	switch {
+	case err == syscall.EAGAIN:
+		return 0
+	case err != nil || n == 0:
+		p.drop(s)
+		return 0
+	}
+	for rest := buf[:n]; len(rest) > 0; {
+		w, err := syscall.Write(s.out, rest)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || w == 0 {
+			// A full disk must neither end the command nor stop it.
+			s.lost += uint64(len(rest))
+			break
+		}
+		rest = rest[w:]
+	}
+	return n
+}
+
+func (p *pump) drop(s *stream) {
+	s.open = false
+	p.mu.Lock()
+	delete(p.streams, int32(s.in))
+	p.mu.Unlock()
+	syscall.Close(s.in)
+	syscall.Close(s.out)
+}
+
+// pending is the number of bytes in a pipe.
+func pending(fd int) int {
+	var n int32
+	syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
+	return int(n)
+}

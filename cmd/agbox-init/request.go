@@ -1,0 +1,222 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+// receive does what the daemon says. Descriptors that a message has too many are closed.
+func (s *sandbox) receive(r received) {
+	switch m := r.m.(type) {
+	case nil:
+		s.greet(r.from)
+	case *initproto.Boot:
+		s.startEntrypoint(r.fds)
+	case *initproto.Exec:
+		s.exec(m, r.fds)
+	case *initproto.Cancel:
+		if e := s.execs[m.ID]; e != nil {
+			e.cancel(m.Grace, time.Now())
+			s.settleCancelled()
+		}
+		closeAll(r.fds)
+	case *initproto.Ack:
+		if e := s.execs[m.ID]; e != nil && e.frame != nil {
+			delete(s.execs, m.ID)
+			s.past.add(m.ID, e.frame)
+		}
+		closeAll(r.fds)
+	case *initproto.Stop:
+		s.stop(m.Grace)
+		closeAll(r.fds)
+	default:
+		closeAll(r.fds)
+	}
+}
+
+// greet says hello on a new connection and repeats every result that is not acknowledged.
+func (s *sandbox) greet(daemon *session) {
+	s.daemon = daemon
+	hello := &initproto.Hello{
+		Version: initproto.Version, InitVersion: version, Booted: s.booted, Status: s.boot,
+	}
+	for _, e := range s.execs {
+		known := initproto.KnownExec{ID: e.id}
+		if e.frame == nil {
+			known.PID = e.pid
+		}
+		hello.Execs = append(hello.Execs, known)
+	}
+	s.send(encode(hello))
+	for _, e := range s.execs {
+		if e.frame != nil {
+			s.send(e.frame)
+		}
+	}
+}
+
+// exec starts a command, or attaches to one that is known.
+func (s *sandbox) exec(m *initproto.Exec, fds []int) {
+	if e := s.execs[m.ID]; e != nil {
+		closeAll(fds)
+		if e.frame != nil {
+			s.send(e.frame)
+		} else {
+			s.send(encode(&initproto.Started{ID: e.id, PID: e.pid}))
+		}
+		return
+	}
+	if frame := s.past.frames[m.ID]; frame != nil {
+		closeAll(fds)
+		s.send(frame)
+		return
+	}
+	if len(fds) != 3 || m.ID == "" {
+		closeAll(fds)
+		warn("exec " + m.ID + " came without its three descriptors, or without an id")
+		return
+	}
+	e := &execution{id: m.ID, record: fds[2], grace: m.Grace, started: time.Now()}
+	s.execs[m.ID] = e
+	if m.Timeout > 0 {
+		e.timeoutAt = e.started.Add(m.Timeout)
+	}
+	if problem := s.start(e, m, fds[0], fds[1]); problem != nil {
+		s.end(e, &initproto.Result{
+			ID: e.id, Started: e.started, Ended: time.Now(), ExitCode: problem.exitCode(),
+			ErrorCode: problem.code, ErrorMessage: problem.message,
+		})
+		return
+	}
+	s.send(encode(&initproto.Started{ID: e.id, PID: e.pid}))
+}
+
+// start runs the command of m; stdout and stderr are the log files and are taken over.
+func (s *sandbox) start(e *execution, m *initproto.Exec, stdout, stderr int) *failure {
+	l, problem := s.prepare(e, m)
+	if problem != nil {
+		closeAll([]int{stdout, stderr})
+		return problem
+	}
+	files := [3]int{s.null, -1, -1}
+	for i, out := range []int{stdout, stderr} {
+		var err error
+		if e.streams[i], files[i+1], err = s.pump.attach(out, l.uid, l.gid); err != nil {
+			// The pump meets the end of a pipe whose write end is closed, and closes the rest.
+			if i == 0 {
+				syscall.Close(stderr)
+			} else {
+				syscall.Close(files[1])
+			}
+			return &failure{initproto.CodeStartFailed, "exec: no pipe for the output: " + err.Error()}
+		}
+	}
+	// Nothing is reaped between the fork and the entry in leaders: it is this goroutine that reaps.
+	e.tag = s.tags.next()
+	pid, err := l.spawn(files, s.canSwap)
+	closeAll(files[1:])
+	if err != nil {
+		return startFailure(err, l.path, l.dir, l.account)
+	}
+	e.pid = pid
+	s.leaders[pid] = e
+	s.running[e] = struct{}{}
+	s.childless = false
+	return nil
+}
+
+// prepare finds out all that a start needs to know, and whether it can succeed.
+func (s *sandbox) prepare(e *execution, m *initproto.Exec) (l launch, problem *failure) {
+	l.argv = m.Argv
+	if s.stopping {
+		return l, &failure{initproto.CodeStartFailed, "exec: the sandbox is stopping"}
+	}
+	if e.entrypoint {
+		l.account, problem = s.entrypointAccount()
+	} else {
+		l.account, problem = s.account(m.User)
+	}
+	if problem == nil {
+		l.env, problem = environment(s.environ, m.Env, l.account, s.rootHome)
+	}
+	if problem == nil {
+		l.dir, problem = directory(m.Cwd, s.workdir)
+	}
+	if problem == nil {
+		l.path, problem = find(l.argv, l.env, l.dir)
+	}
+	return l, problem
+}
+
+// account resolves an exec's user; "" is the sandbox's rule.
+func (s *sandbox) account(user string) (account, *failure) {
+	var a account
+	var problem string
+	if user == "" {
+		a, problem = s.users.rule(s.imageUser)
+	} else {
+		a, problem = s.users.lookup(user)
+	}
+	if s.canSwap {
+		if problem != "" {
+			return a, &failure{initproto.CodeUserUnknown, problem}
+		}
+		return a, nil
+	}
+	self := s.self()
+	if user != "" && problem != "" {
+		return a, &failure{initproto.CodeUserUnknown, problem}
+	}
+	if user != "" && a.uid != self.uid {
+		return a, &failure{initproto.CodeUserUnknown, "user " + strconv.Quote(user) +
+			": the container runs as user " + self.label() + " without the right to switch to another"}
+	}
+	return self, nil
+}
+
+// entrypointAccount is whom Docker would run the image's entrypoint as.
+func (s *sandbox) entrypointAccount() (account, *failure) {
+	if !s.canSwap {
+		return s.self(), nil
+	}
+	a, problem := s.users.image(s.imageUser)
+	if problem != "" {
+		return a, &failure{initproto.CodeUserUnknown, problem}
+	}
+	return a, nil
+}
+
+func (s *sandbox) self() account {
+	home, _ := getenv(s.environ, "HOME")
+	return s.users.self(home)
+}
+
+// startEntrypoint runs the image's entrypoint, once in the life of init.
+func (s *sandbox) startEntrypoint(fds []int) {
+	if s.booted || len(fds) != 2 {
+		closeAll(fds)
+		if s.booted && s.boot.State != initproto.BootPending {
+			s.send(encode(&initproto.Booted{Status: s.boot}))
+		}
+		return
+	}
+	s.booted = true
+	if len(s.entrypoint) == 0 {
+		closeAll(fds)
+		s.bootDone(initproto.BootStatus{State: initproto.BootNone})
+		return
+	}
+	said, _ := syscall.Dup(fds[1])
+	syscall.CloseOnExec(said)
+	defer syscall.Close(said)
+	e := &execution{entrypoint: true, started: time.Now()}
+	argv := append(append([]string{}, s.entrypoint...), os.Args[0], "handover")
+	if problem := s.start(e, &initproto.Exec{Argv: argv}, fds[0], fds[1]); problem != nil {
+		syscall.Write(said, []byte("agbox-init: entrypoint: "+problem.message+"\n"))
+		s.bootDone(initproto.BootStatus{State: initproto.BootExited, ExitCode: problem.exitCode()})
+	}
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+// sandbox is all that PID 1 knows. Everything here belongs to the goroutine of run.
+type sandbox struct {
+	options
+	environ  []string
+	users    users
+	canSwap  bool // init may switch users
+	rootHome string
+	null     int
+	tags     tagger
+	pump     *pump
+
+	inbox     chan received
+	drained   chan *execution
+	handovers chan int
+	children  chan os.Signal
+	signals   chan os.Signal
+
+	daemon *session // nil until the first connection
+	booted bool
+	boot   initproto.BootStatus
+
+	execs   map[string]*execution // running, or ended and not acknowledged
+	running map[*execution]struct{}
+	leaders map[int]*execution // by pid, until reaped
+	past    history
+
+	stopping  bool
+	killAt    time.Time // while stopping: when KILL goes to all, then when init leaves regardless
+	killed    bool
+	childless bool
+}
+
+// afterKill is how long init waits for what does not die of KILL.
+const afterKill = time.Second
+
+func newSandbox(o options) *sandbox {
+	s := &sandbox{
+		options: o, environ: os.Environ(), canSwap: canSwitchUser(), null: null(),
+		users: users{passwdPath: "/etc/passwd", groupPath: "/etc/group"},
+		inbox: make(chan received), drained: make(chan *execution), handovers: make(chan int),
+		children: make(chan os.Signal, 1), signals: make(chan os.Signal, 16),
+		execs: map[string]*execution{}, running: map[*execution]struct{}{}, leaders: map[int]*execution{},
+	}
+	signal.Notify(s.children, syscall.SIGCHLD)
+	// Those that the Go runtime would die of are caught and, but for two, dropped. They are not
+	// ignored: commands would inherit that.
+	signal.Notify(s.signals, syscall.SIGTERM, syscall.SIGINT,
+		syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGPIPE, syscall.SIGXFSZ)
+	return s
+}
+
+func (s *sandbox) run() {
+	var err error
+	if s.pump, err = newPump(s.drained); err != nil {
+		warn("cannot carry output: " + err.Error())
+		os.Exit(1)
+	}
+	root, _ := s.users.lookup("0")
+	s.rootHome = root.home
+	if a, problem := s.account(""); problem == nil {
+		prepareWorkdir(s.workdir, a)
+	} else {
+		warn(problem.message)
+	}
+	if len(s.entrypoint) > 0 {
+		if listener, err := listenHandover(); err != nil {
+			warn("handover socket: " + err.Error())
+		} else {
+			go acceptHandovers(listener, s.handovers)
+		}
+	}
+	go s.pump.run()
+	go dial(s.socket, s.inbox)
+
+	timer := time.NewTimer(0)
+	for !s.stopping || len(s.running) > 0 || !s.childless {
+		s.arm(timer)
+		select {
+		case r := <-s.inbox:
+			s.receive(r)
+		case e := <-s.drained:
+			s.end(e, e.result())
+		case fd := <-s.handovers:
+			s.bootDone(initproto.BootStatus{State: initproto.BootHandedOver})
+			syscall.Close(fd)
+		case <-s.children:
+			s.reap()
+		case sig := <-s.signals:
+			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+				s.stop(s.stopGrace)
+			}
+		case <-timer.C:
+			if s.expire(time.Now()) {
+				s.leave()
+				return
+			}
+		}
+	}
+	s.leave()
+}
+
+// leave gives the last output and the last results their way out.
+func (s *sandbox) leave() {
+	limit := time.After(afterKill)
+	select {
+	case <-s.pump.finish():
+	case <-limit:
+	}
+	if s.daemon == nil {
+		return
+	}
+	select {
+	case <-s.daemon.flush():
+	case <-limit:
+	}
+}
+
+// arm sets the timer to the next thing that is due.
+func (s *sandbox) arm(timer *time.Timer) {
+	next := s.killAt
+	for e := range s.running {
+		if d := e.deadline(); !d.IsZero() && (next.IsZero() || d.Before(next)) {
+			next = d
+		}
+	}
+	if next.IsZero() {
+		timer.Stop()
+		return
+	}
+	timer.Reset(time.Until(next))
+}
+
+// expire does what is due; true when init has to leave although something still lives.
+func (s *sandbox) expire(now time.Time) bool {
+	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
+	var kill bool
+	for e := range s.running {
+		if d := e.deadline(); !due(d) {
+			continue
+		}
+		if e.cancelled {
+			e.killAt, e.killed, kill = time.Time{}, true, true
+		} else {
+			e.timedOut = true
+			e.cancel(e.grace, now)
+		}
+	}
+	if kill {
+		s.settleCancelled()
+	}
+	if !due(s.killAt) {
+		return false
+	}
+	if s.killed {
+		return true
+	}
+	syscall.Kill(-1, syscall.SIGKILL)
+	s.killed, s.killAt = true, now.Add(afterKill)
+	return false
+}
+
+// stop begins the end of the sandbox; a further call can only shorten the grace.
+func (s *sandbox) stop(grace time.Duration) {
+	now := time.Now()
+	if s.stopping {
+		if at := now.Add(grace); !s.killed && at.Before(s.killAt) {
+			s.killAt = at
+		}
+		return
+	}
+	s.stopping, s.killAt = true, now.Add(grace)
+	for e := range s.running {
+		if !e.exited {
+			e.cancelled, e.killAt = true, time.Time{}
+		}
+	}
+	syscall.Kill(-1, syscall.SIGTERM)
+	syscall.Kill(-1, syscall.SIGCONT)
+	s.reap()
+}
+
+// reap collects all that have ended, commands as well as orphans.
+func (s *sandbox) reap() {
+	for {
+		var ws syscall.WaitStatus
+		var usage syscall.Rusage
+		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, &usage)
+		if err == syscall.EINTR {
+			continue
+		}
+		if pid <= 0 || err != nil {
+			s.childless = err == syscall.ECHILD
+			break
+		}
+		if e := s.leaders[pid]; e != nil {
+			delete(s.leaders, pid)
+			e.exited, e.ended, e.status, e.usage = true, time.Now(), ws, usage
+			if !e.cancelled {
+				s.drain(e)
+			}
+		}
+	}
+	s.settleCancelled()
+}
+
+func (s *sandbox) drain(e *execution) {
+	e.draining = true
+	s.pump.drain(e)
+}
+
+// settleCancelled goes on with cancelled commands: those with nothing left alive are drained,
+// those whose grace is over are killed, again and again, since a process may fork while it is
+// looked for. Each death in a tree ends in a SIGCHLD to init, so this needs no timer.
+func (s *sandbox) settleCancelled() {
+	var all []process
+	var readable, scanned bool
+	for e := range s.running {
+		if !e.cancelled || e.draining || !e.exited && !e.killed {
+			continue
+		}
+		if s.stopping {
+			// All trees end together; KILL goes to all processes.
+			if s.childless && e.exited {
+				s.drain(e)
+			}
+			continue
+		}
+		if !scanned {
+			all, readable = processes()
+			scanned = true
+		}
+		switch t := treeOf(e.pid, e.tag, all, readable); {
+		case t.alive && e.killed:
+			t.signal(syscall.SIGKILL)
+		case !t.alive && e.exited:
+			s.drain(e)
+		}
+	}
+}
+
+// end makes r the result of e, on disk first.
+func (s *sandbox) end(e *execution, r *initproto.Result) {
+	delete(s.running, e)
+	if e.entrypoint {
+		s.bootDone(initproto.BootStatus{State: initproto.BootExited, ExitCode: r.ExitCode, Signal: r.Signal})
+		return
+	}
+	writeRecord(e.record, r)
+	e.frame = slices.Clone(encode(r)) // kept for long, so without spare capacity
+	e.streams = [2]*stream{}
+	s.send(e.frame)
+}
+
+func (s *sandbox) bootDone(status initproto.BootStatus) {
+	if !s.booted || s.boot.State != initproto.BootPending {
+		return
+	}
+	s.boot = status
+	s.send(encode(&initproto.Booted{Status: status}))
+}
+
+func (s *sandbox) send(frame []byte) {
+	if s.daemon != nil {
+		s.daemon.send(frame)
+	}
+}
+
+// encode drops what exceeds a frame. Only a Hello that lists some 20,000 commands could.
+func encode(m initproto.Message) []byte {
+	frame, err := initproto.Encode(m, 0)
+	if err != nil {
+		warn("message dropped: " + err.Error())
+	}
+	return frame
+}

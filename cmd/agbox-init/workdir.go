@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// prepareWorkdir creates the sandbox's working directory and gives it to the user, unless
+// something is mounted on it. What fails is only said: a read-only root and missing capabilities
+// are no reason not to start.
+func prepareWorkdir(dir string, a account) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		warn("working directory not created: " + err.Error())
+		return
+	}
+	var st syscall.Stat_t
+	if syscall.Lstat(dir, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFDIR ||
+		st.Uid == a.uid && st.Gid == a.gid || mountedOn(dir) {
+		return
+	}
+	if err := syscall.Chown(dir, int(a.uid), int(a.gid)); err != nil {
+		warn("working directory " + dir + " not given to user " + a.label() + ": " + err.Error())
+	}
+}
+
+// mountedOn tells whether dir itself is a mount point; true as well when that cannot be known.
+func mountedOn(dir string) bool {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 4 && unescape(f[4]) == strings.TrimRight(dir, "/") {
+			return true
+		}
+	}
+	return false
+}
+
+// unescape undoes the octal escapes of mountinfo, such as \040 for a space.
+func unescape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	var b []byte
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+4 <= len(s) {
+			if v, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b = append(b, byte(v))
+				i += 3
+				continue
+			}
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+type eventFlags struct {
+	from             uint64
+	follow, snapshot bool
+}
+
+func (a *app) eventsCommand() *cobra.Command {
+	var f eventFlags
+	cmd := &cobra.Command{
+		Use:   "events SANDBOX",
+		Short: "Show what happened to a sandbox",
+		Long: `Show the events of a sandbox up to now; with --follow, stay and show what happens until
+the sandbox is deleted.`,
+		Example: `  agbox sandbox events my-sandbox
+  agbox --json sandbox events my-sandbox --follow | jq -r .event_type`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+			return a.events(ctx, c, args[0], f)
+		}),
+	}
+	cmd.Flags().Uint64Var(&f.from, "from", 0, "only events after this sequence")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "stay for what is still to come")
+	cmd.Flags().BoolVar(&f.snapshot, "snapshot", false, "show the current state and running execs first")
+	return cmd
+}
+
+func (a *app) events(ctx context.Context, c *sdk.Client, id string, f eventFlags) error {
+	req := &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id, FromSequence: f.from, IncludeCurrentSnapshot: f.snapshot}
+	last := uint64(math.MaxUint64)
+	if !f.follow {
+		box, err := c.GetSandbox(ctx, id)
+		if err != nil {
+			return err
+		}
+		last = box.LastEventSequence
+		if f.from == last {
+			if !f.snapshot {
+				return nil
+			}
+			req.FromSequence-- // the newest event marks the end of the snapshot, unseen
+		}
+	}
+	for event, err := range c.Raw().Follow(ctx, req, a.broken) {
+		if err != nil {
+			return err
+		}
+		if event.GetSnapshot() || event.GetSequence() > f.from {
+			if err := a.printEvent(event); err != nil {
+				return err
+			}
+		}
+		if !event.GetSnapshot() && event.GetSequence() >= last {
+			break
+		}
+	}
+	return nil
+}
+
+// printEvent writes one line at once, so the columns have fixed widths.
+func (a *app) printEvent(event *agboxv1.SandboxEvent) error {
+	if a.json {
+		return a.printJSON(event)
+	}
+	sequence := fmt.Sprint(event.GetSequence())
+	if event.GetSnapshot() {
+		sequence = "now"
+	}
+	line := fmt.Sprintf("%5s  %s  %-23s %-8s  %s", sequence,
+		event.GetOccurredAt().AsTime().Local().Format("2006-01-02 15:04:05.000"), event.GetEventType(),
+		strings.TrimPrefix(event.GetSandboxState().String(), "SANDBOX_STATE_"), eventText(event))
+	_, err := fmt.Fprintln(a.out, strings.TrimRight(line, " "))
+	return err
+}
+
+func eventText(event *agboxv1.SandboxEvent) string {
+	phase, exec, service := event.GetSandboxPhase(), event.GetExec(), event.GetService()
+	parts := []string{phase.GetPhase(), phase.GetReason(), exec.GetExecId(), service.GetServiceName()}
+	switch {
+	case exec.GetSignal() != 0:
+		parts = append(parts, fmt.Sprintf("signal %d", exec.GetSignal()))
+	case event.GetEventType() == agboxv1.EventType_EXEC_FINISHED:
+		parts = append(parts, fmt.Sprintf("exit %d", exec.GetExitCode()))
+	}
+	parts = append(parts,
+		phase.GetErrorCode()+exec.GetErrorCode()+service.GetErrorCode(),
+		phase.GetErrorMessage()+exec.GetErrorMessage()+service.GetErrorMessage())
+	text := ""
+	for _, part := range parts {
+		if part != "" {
+			text += part + "  "
+		}
+	}
+	return text
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of exec where the command has none of its own.
+const (
+	exitFault      = 125 // daemon or sandbox at fault, or the result is unknown
+	exitCannotRun  = 126
+	exitNotFound   = 127
+	exitKilled     = 137 // cancelled by somebody else, how is unknown
+	exitBrokenPipe = 141 // nobody reads our output any more
+)
+
+type execFlags struct {
+	cwd, id string
+	env     pairs
+	detach  bool
+}
+
+func (a *app) execCommand() *cobra.Command {
+	f := execFlags{env: pairs{inherit: true}}
+	cmd := &cobra.Command{
+		Use:   "exec SANDBOX [flags] -- COMMAND [ARG...]",
+		Short: "Run a command in a sandbox",
+		Long: `Run a command in a sandbox, show its output while it runs, and exit as it does.
+
+Ctrl-C cancels the command and waits for its end; once more leaves at once.
+
+Exit codes: the command's own, 128+N if signal N ended it; 125 if agboxd or the sandbox is at fault,
+126 if the command cannot be run, 127 if it is not found; 130 after Ctrl-C, 143 after TERM; 137 if
+somebody else cancelled it and its exit code is unknown; 2 for wrong usage.`,
+		Example: `  agbox sandbox exec my-sandbox -- go test ./...
+  agbox sandbox exec my-sandbox --cwd /tmp --env TOKEN -- sh -c 'echo $TOKEN | wc -c'`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return errors.New("name a sandbox and, after --, a command")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.exec(cmd.Context(), args[0], args[1:], f)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return errors.Join(err, errors.New("hint: flags of the command itself come after --"))
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&f.cwd, "cwd", "", "working directory; a relative one starts at /workspace")
+	flags.Var(&f.env, "env", "environment variable; KEY alone takes the value from here")
+	flags.StringVar(&f.id, "exec-id", "", "id of the exec, never used before (default: a UUID)")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "print the exec's id and leave it running")
+	return cmd
+}
+
+func (a *app) exec(ctx context.Context, sandbox string, command []string, f execFlags) error {
+	c, err := a.connect()
+	if err != nil {
+		return &statusError{exitFault, err}
+	}
+	defer c.Close()
+	signal.Ignore(syscall.SIGPIPE) // a write tells it as well, and then there is something to do
+	defer signal.Reset(syscall.SIGPIPE)
+	ctx, leave := context.WithCancelCause(ctx)
+	s := session{app: a, client: c, leave: leave, accepted: make(chan string, 1)}
+	var group sync.WaitGroup
+	group.Go(func() { s.obey(ctx) })
+	defer group.Wait()
+	defer leave(nil)
+
+	resp, err := c.Raw().CreateExec(ctx, &agboxv1.CreateExecRequest{
+		SandboxId: sandbox, Command: command, Cwd: f.cwd, EnvOverrides: f.env.values, ExecId: f.id,
+	})
+	if err != nil {
+		return s.failed(ctx, err)
+	}
+	s.accepted <- resp.GetExecId()
+	if f.detach {
+		return a.printExec(resp)
+	}
+	exec := sdk.Exec{ID: resp.GetExecId(), SandboxID: sandbox, State: sdk.ExecRunning,
+		StdoutPath: resp.GetStdoutLogPath(), StderrPath: resp.GetStderrLogPath()}
+	if a.json {
+		exec, err = c.WaitExec(ctx, exec)
+	} else {
+		exec, err = c.FollowLogs(ctx, exec, a.out, a.err)
+	}
+	return s.end(ctx, exec, err)
+}

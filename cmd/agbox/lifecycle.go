@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+)
+
+// atOnce bounds how many sandboxes one command works on at a time.
+const atOnce = 8
+
+// transition is a method of the client that takes one sandbox to another state.
+type transition func(*sdk.Client, context.Context, string, ...sdk.WaitOption) error
+
+func (a *app) stopCommand() *cobra.Command {
+	return a.transitionCommand("stop", "Stop sandboxes; their files stay", (*sdk.Client).Stop)
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return a.transitionCommand("resume", "Start stopped sandboxes again", (*sdk.Client).Resume)
+}
+
+func (a *app) transitionCommand(verb, short string, to transition) *cobra.Command {
+	var noWait bool
+	cmd := &cobra.Command{
+		Use:   verb + " SANDBOX...",
+		Short: short,
+		Args:  cobra.MinimumNArgs(1),
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, ids []string) error {
+			return a.each(ctx, c, ids, to, sdk.WithWait(!noWait))
+		}),
+	}
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when it is accepted")
+	return cmd
+}
+
+func (a *app) deleteCommand() *cobra.Command {
+	var noWait bool
+	var labels pairs
+	cmd := &cobra.Command{
+		Use:     "delete SANDBOX... | --label KEY=VALUE",
+		Aliases: []string{"rm"},
+		Short:   "Delete sandboxes and all that belongs to them",
+		Example: `  agbox sandbox delete my-sandbox
+  agbox sandbox delete --label job=42`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if (len(args) > 0) == (len(labels.values) > 0) {
+				return errors.New("name either sandboxes or a --label")
+			}
+			return nil
+		},
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, ids []string) error {
+			if len(ids) > 0 {
+				return a.each(ctx, c, ids, (*sdk.Client).Delete, sdk.WithWait(!noWait))
+			}
+			return a.deleteByLabel(ctx, c, labels.values, sdk.WithWait(!noWait))
+		}),
+	}
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when it is accepted")
+	cmd.Flags().Var(&labels, "label", "all that carry the label; with several, all of them")
+	return cmd
+}
+
+// each does the same to several sandboxes and prints, in the order given, the ids where it worked.
+func (a *app) each(ctx context.Context, c *sdk.Client, ids []string, to transition, opts ...sdk.WaitOption) error {
+	errs := make([]error, len(ids))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, id := range ids {
+		group.Go(func() error {
+			errs[i] = to(c, ctx, id, opts...)
+			return nil
+		})
+	}
+	_ = group.Wait() // errs has them all
+	for i, id := range ids {
+		if errs[i] != nil {
+			continue
+		}
+		if !a.json {
+			fmt.Fprintln(a.out, id)
+		} else if err := a.printJSON(&agboxv1.AcceptedResponse{Accepted: true}); err != nil {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *app) deleteByLabel(ctx context.Context, c *sdk.Client, labels map[string]string, wait sdk.WaitOption) error {
+	ids, err := c.DeleteSandboxes(ctx, labels, wait)
+	if a.json && (err == nil || len(ids) > 0) {
+		return errors.Join(err, a.printJSON(&agboxv1.DeleteSandboxesResponse{DeletedSandboxIds: ids, DeletedCount: uint32(len(ids))}))
+	}
+	for _, id := range ids {
+		fmt.Fprintln(a.out, id)
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) listCommand() *cobra.Command {
+	var all bool
+	var labels pairs
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List sandboxes, newest first",
+		Example: `  agbox sandbox list --label job=42
+  agbox --json sandbox list --all | jq -r .sandbox_id`,
+		Args: cobra.NoArgs,
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
+			if a.json {
+				return a.listJSON(ctx, c, &agboxv1.ListSandboxesRequest{IncludeDeleted: all, LabelSelector: labels.values})
+			}
+			return a.list(ctx, c, sdk.Filter{IncludeDeleted: all, Labels: labels.values})
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "deleted ones too")
+	cmd.Flags().Var(&labels, "label", "only those with the label; with several, with all of them")
+	return cmd
+}
+
+func (a *app) list(ctx context.Context, c *sdk.Client, filter sdk.Filter) error {
+	boxes, err := c.ListSandboxes(ctx, filter)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"ID", "STATE", "IMAGE", "CREATED", "LABELS"}}
+	for _, box := range boxes {
+		rows = append(rows, []string{box.ID, string(box.State), box.Image, timeText(box.CreatedAt), labelText(box.Labels)})
+	}
+	return a.printTable(rows)
+}
+
+func (a *app) listJSON(ctx context.Context, c *sdk.Client, req *agboxv1.ListSandboxesRequest) error {
+	resp, err := c.Raw().ListSandboxes(ctx, req)
+	if err != nil {
+		return err
+	}
+	for _, handle := range resp.GetSandboxes() {
+		if err := a.printJSON(handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) getCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "get SANDBOX",
+		Short: "Show one sandbox",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+			if a.json {
+				resp, err := c.Raw().GetSandbox(ctx, &agboxv1.GetSandboxRequest{SandboxId: args[0]})
+				if err != nil {
+					return err
+				}
+				return a.printJSON(resp)
+			}
+			return a.get(ctx, c, args[0])
+		}),
+	}
+}
+
+func (a *app) get(ctx context.Context, c *sdk.Client, id string) error {
+	box, err := c.GetSandbox(ctx, id)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{
+		{"id", box.ID},
+		{"state", string(box.State) + " since " + timeText(box.StateChangedAt)},
+		{"image", box.Image},
+		{"created", timeText(box.CreatedAt)},
+	}
+	optional := func(key, value string) {
+		if value != "" {
+			rows = append(rows, []string{key, value})
+		}
+	}
+	optional("labels", labelText(box.Labels))
+	optional("services", serviceText(box.RequiredServices))
+	optional("optional services", serviceText(box.OptionalServices))
+	optional("error", strings.TrimSpace(box.ErrorCode+" "+box.ErrorMessage))
+	return a.printTable(rows)
+}
+
+func serviceText(services []sdk.Service) string {
+	var parts []string
+	for _, s := range services {
+		parts = append(parts, s.Name+" ("+s.Image+")")
+	}
+	return strings.Join(parts, ", ")
+}

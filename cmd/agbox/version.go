@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the versions of agbox, and of agboxd when it can be reached",
+		Args:  cobra.NoArgs,
+		RunE:  a.with(a.version),
+	}
+}
+
+func (a *app) version(ctx context.Context, c *sdk.Client, _ []string) error {
+	versions := struct {
+		Agbox  string `json:"agbox"`
+		Agboxd string `json:"agboxd,omitempty"`
+	}{Agbox: buildVersion()}
+	daemon, err := c.Ping(ctx)
+	if err != nil && !errors.Is(err, sdk.ErrUnavailable) {
+		return err
+	}
+	versions.Agboxd = daemon.Version
+	if a.json {
+		return json.NewEncoder(a.out).Encode(versions)
+	}
+	fmt.Fprintln(a.out, "agbox ", versions.Agbox)
+	if err != nil {
+		fmt.Fprintln(a.out, "agboxd not reachable")
+		return nil
+	}
+	fmt.Fprintln(a.out, "agboxd", versions.Agboxd)
+	return nil
+}
+
+func (a *app) pingCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ping",
+		Short: "Ask whether agboxd runs",
+		Args:  cobra.NoArgs,
+		RunE:  a.with(a.ping),
+	}
+}
+
+func (a *app) ping(ctx context.Context, c *sdk.Client, _ []string) error {
+	resp, err := c.Raw().Ping(ctx, &agboxv1.PingRequest{})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(resp)
+	}
+	_, err = fmt.Fprintf(a.out, "%s %s answers on %s\n", resp.GetDaemon(), resp.GetVersion(), c.Raw().Socket())
+	return err
+}

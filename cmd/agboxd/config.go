@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// config is what a person can set in config.toml; docs/config.md describes each key.
+type config struct {
+	Runtime struct {
+		IdleTTL           duration `toml:"idle_ttl"`
+		CreateConcurrency int      `toml:"create_concurrency"`
+		StopGrace         duration `toml:"stop_grace"`
+	} `toml:"runtime"`
+	Network struct {
+		Pool   netip.Prefix `toml:"pool"`
+		Prefix int          `toml:"prefix"`
+	} `toml:"network"`
+	Docker struct {
+		Host string `toml:"host"`
+	} `toml:"docker"`
+	Log struct {
+		Level slog.Level `toml:"level"`
+	} `toml:"log"`
+}
+
+// duration reads Go's notation: "90s", "1h30m".
+type duration struct{ time.Duration }
+
+func (d *duration) UnmarshalText(text []byte) error {
+	var err error
+	d.Duration, err = time.ParseDuration(string(text))
+	return err
+}
+
+func defaults() config {
+	var c config
+	c.Runtime.IdleTTL.Duration = 30 * time.Minute
+	// Docker makes about five sandboxes a second however many are asked for at once; three at a time keep it
+	// there, and more only make each one slower.
+	c.Runtime.CreateConcurrency = 3
+	c.Runtime.StopGrace.Duration = 5 * time.Second
+	c.Network.Pool = netip.MustParsePrefix("10.213.0.0/16")
+	c.Network.Prefix = 28
+	return c
+}
+
+// loadConfig reads the file at path over the defaults; a missing file is no error, an unknown key is.
+func loadConfig(path string) (config, error) {
+	c := defaults()
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return c, nil
+	} else if err != nil {
+		return c, fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	decoder := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
+	if err := decoder.Decode(&c); err != nil {
+		return c, configError(path, err)
+	}
+	if err := c.check(); err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+func configError(path string, err error) error {
+	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		first := strict.Errors[0]
+		line, _ := first.Position()
+		return fmt.Errorf("%s:%d: unknown key %q: see docs/config.md for those there are", path, line, dotted(first.Key()))
+	}
+	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, _ := decode.Position()
+		return fmt.Errorf("%s:%d: %s", path, line, decode.Error())
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+func dotted(key toml.Key) string {
+	text := ""
+	for i, part := range key {
+		if i > 0 {
+			text += "."
+		}
+		text += part
+	}
+	return text
+}
+
+func (c config) check() error {
+	switch {
+	case c.Runtime.IdleTTL.Duration < 0:
+		return errors.New("runtime.idle_ttl must not be negative; 0 is never")
+	case c.Runtime.StopGrace.Duration < 0:
+		return errors.New("runtime.stop_grace must not be negative")
+	case c.Runtime.CreateConcurrency < 1:
+		return errors.New("runtime.create_concurrency must be at least 1")
+	case !c.Network.Pool.IsValid() || !c.Network.Pool.Addr().Is4():
+		return errors.New("network.pool must be an IPv4 range such as \"10.213.0.0/16\"")
+	case c.Network.Prefix < c.Network.Pool.Bits() || c.Network.Prefix > 29:
+		return fmt.Errorf("network.prefix must lie between the pool's own %d and 29", c.Network.Pool.Bits())
+	}
+	return nil
+}

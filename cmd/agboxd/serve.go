@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/persist"
+	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+// serve runs the daemon until ctx ends. Whatever was opened is closed in the reverse order: requests first, the
+// database last.
+func serve(ctx context.Context, stderr io.Writer) (err error) {
+	paths, err := findPaths()
+	if err != nil {
+		return err
+	}
+	config, err := loadConfig(paths.config)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: config.Log.Level}))
+
+	lock, err := lockHost(paths.lock)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+
+	if err := os.MkdirAll(paths.data, 0o700); err != nil {
+		return fmt.Errorf("cannot make the data directory: %w", err)
+	}
+	db, err := persist.Open(paths.database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	runtime, err := openRuntime(ctx, paths, config, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, runtime.Close()) }()
+
+	system, err := actors.Start(actors.Config{IdleTTL: config.Runtime.IdleTTL.Duration}, db, runtime, log)
+	if err != nil {
+		return err
+	}
+	defer system.Shutdown(context.Background())
+
+	listener, err := server.Listen(paths.socket)
+	if err != nil {
+		return err
+	}
+	host := spec.Host{
+		Home: os.Getenv("HOME"), Getenv: os.Getenv,
+		DataDirs:       []string{paths.data, filepath.Dir(paths.socket), filepath.Dir(paths.config)},
+		DefaultIdleTTL: config.Runtime.IdleTTL.Duration,
+	}
+	service := server.New(server.Config{Version: version, Host: host}, system, db, runtime, log)
+	stopped := context.AfterFunc(ctx, service.Shutdown)
+	defer service.Shutdown()
+	defer stopped()
+	log.Info("agboxd is ready", "version", version, "socket", paths.socket, "data", paths.data)
+	if err := service.Serve(listener); err != nil {
+		return fmt.Errorf("cannot serve: %w", err)
+	}
+	log.Info("agboxd ends")
+	return nil
+}
+
+func openRuntime(ctx context.Context, paths paths, config config, log *slog.Logger) (*dockerrt.Docker, error) {
+	instance, err := paths.instance()
+	if err != nil {
+		return nil, fmt.Errorf("cannot identify the data directory: %w", err)
+	}
+	init, err := placeInit(paths.data)
+	if err != nil {
+		return nil, err
+	}
+	return dockerrt.New(ctx, dockerrt.Config{
+		Host:     config.Docker.Host,
+		Instance: instance,
+		DataDir:  paths.data,
+		InitPath: init,
+		Pool:     config.Network.Pool, SubnetBits: config.Network.Prefix,
+		CreateConcurrency: config.Runtime.CreateConcurrency,
+		StopGrace:         config.Runtime.StopGrace.Duration,
+		UID:               os.Getuid(), GID: os.Getgid(),
+	}, log)
+}

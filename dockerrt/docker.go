@@ -1,0 +1,110 @@
+package dockerrt
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/docker/docker/client"
+
+	"github.com/agbox-dev/agbox/actors"
+)
+
+// Config is what the daemon decides about its runtime.
+type Config struct {
+	// Host is the engine's address; "" takes it from the environment, as Docker's own tools do.
+	Host string
+	// Instance names the owner of every object that is made: one data directory, for ever.
+	Instance string
+	// DataDir holds logs, results and sockets.
+	DataDir string
+	// InitPath is the agbox-init binary on the host.
+	InitPath string
+	// Pool is the range that sandbox networks take their subnets from, SubnetBits their prefix length.
+	Pool       netip.Prefix
+	SubnetBits int
+	// CreateConcurrency is how many sandboxes are made at once; others wait in order.
+	CreateConcurrency int
+	// StopGrace is how long processes have from TERM to KILL when their sandbox is stopped or their exec
+	// cancelled.
+	StopGrace time.Duration
+	// UID and GID are what the sandbox sees as HOST_UID and HOST_GID.
+	UID, GID int
+}
+
+// Limits on Engine API calls. An engine under a burst of creates takes seconds, never minutes; a call that
+// takes longer hangs.
+const (
+	readTimeout  = 20 * time.Second
+	writeTimeout = 2 * time.Minute
+	// entrypointTimeout is the contract's: an entrypoint that has not handed over by then fails the create.
+	entrypointTimeout = 60 * time.Second
+)
+
+// Docker is the runtime on one engine. Use New.
+type Docker struct {
+	config  Config
+	api     *client.Client
+	log     *slog.Logger
+	layout  layout
+	subnets *subnets
+	images  images
+	links   links
+	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
+	creates chan struct{}
+}
+
+var _ actors.Runtime = (*Docker)(nil)
+
+// New connects to the engine, negotiates the API version (20.10 and newer are served) and learns which subnets
+// are taken. It fails with ErrUnreachable when no engine answers, saying what to do. Close it after use.
+func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) {
+	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
+	if config.Host != "" {
+		options = append(options, client.WithHost(config.Host))
+	}
+	api, err := client.NewClientWithOpts(options...)
+	if err != nil {
+		return nil, fmt.Errorf("dockerrt: bad docker host %q: %w", config.Host, err)
+	}
+	d := &Docker{
+		config: config, api: api, log: log, layout: layout{filepath.Clean(config.DataDir)},
+		creates: make(chan struct{}, max(config.CreateConcurrency, 1)),
+	}
+	d.images.pulls = map[string]*pull{}
+	d.links.open = map[string]*sandboxLink{}
+	if err := d.connect(ctx); err != nil {
+		api.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Docker) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if _, err := d.api.Ping(ctx); err != nil {
+		return fmt.Errorf("%w at %s: %w: start it (systemctl start docker, or dockerd), or name another with DOCKER_HOST",
+			ErrUnreachable, d.api.DaemonHost(), err)
+	}
+	var err error
+	d.subnets, err = d.newSubnets(ctx)
+	return err
+}
+
+// Close lets go of every sandbox's link and of the engine. Sandboxes go on.
+func (d *Docker) Close() error {
+	d.links.closeAll()
+	return d.api.Close()
+}
+
+func (d *Docker) read(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, readTimeout)
+}
+
+func (d *Docker) write(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, writeTimeout)
+}

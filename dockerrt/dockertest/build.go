@@ -1,0 +1,60 @@
+package dockertest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// InitBinary builds cmd/agbox-init, static as in a release, once per test process and returns its path. Later
+// calls, and later test processes, see the same path; the file is replaced atomically, never rewritten.
+func InitBinary(t testing.TB) string {
+	t.Helper()
+	path, err := initBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var initBinary = sync.OnceValues(func() (string, error) {
+	return buildStatic("agbox-init", "./cmd/agbox-init")
+})
+
+var probeBinary = sync.OnceValues(func() (string, error) {
+	return buildStatic("probe", "./dockerrt/dockertest/probe")
+})
+
+// moduleRoot is where this module's go.mod lies.
+var moduleRoot = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	mod := strings.TrimSpace(string(out))
+	if filepath.Base(mod) != "go.mod" {
+		return "", fmt.Errorf("dockertest: %q is not a module: run inside the project's tree", mod)
+	}
+	return filepath.Dir(mod), nil
+})
+
+// buildStatic builds a program of this module into bin/test/ of its tree.
+func buildStatic(name, pkg string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "bin", "test")
+	path, fresh := filepath.Join(dir, name), filepath.Join(dir, fmt.Sprintf(".%s-%d", name, os.Getpid()))
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", fresh, pkg)
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
+	}
+	return path, os.Rename(fresh, path)
+}

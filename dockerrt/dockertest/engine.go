@@ -1,0 +1,80 @@
+// Package dockertest gives tests a real Docker engine, small images that come from no registry, and a check
+// that nothing of a sandbox was left behind.
+//
+// Nothing here is for production code. Every image is a tar built in memory and imported under
+// agbox-test/<variant>:<hash of its content>, so it is made once per machine and reused by every later run.
+package dockertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/client"
+)
+
+// RequireEngine names the variable that, set to 1, turns every skip of this package into a failure.
+const RequireEngine = "AGBOX_REQUIRE_ENGINE"
+
+// SkipLog names the variable that holds a file to which each skip is written as a line, because go test shows
+// the reason of a skip only when it is verbose.
+const SkipLog = "AGBOX_SKIP_LOG"
+
+// answerTime bounds one engine's first answer.
+const answerTime = 10 * time.Second
+
+// Engine returns a client of the engine at DOCKER_HOST, or of Docker's default socket, with the API version
+// negotiated; it is closed when t ends. Without an engine that answers, t is skipped with one line that says
+// so, or fails when AGBOX_REQUIRE_ENGINE=1.
+func Engine(t testing.TB) *client.Client {
+	t.Helper()
+	cli, err := Connect(t.Context())
+	if err != nil {
+		skip(t, fmt.Sprintf("no Docker engine: %v; run `make engine`", err))
+	}
+	t.Cleanup(func() { cli.Close() })
+	return cli
+}
+
+// Connect is Engine for programs: the caller closes the client. An engine that does not answer within ten
+// seconds is an error.
+func Connect(ctx context.Context) (*client.Client, error) {
+	cli, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if _, err := cli.Ping(ctx); err != nil {
+		cli.Close()
+		return nil, err
+	}
+	return cli, nil
+}
+
+// skip ends t for want of something that `make` would have brought.
+func skip(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv(RequireEngine) == "1" {
+		t.Fatalf("%s=1, but %s", RequireEngine, why)
+	}
+	line := fmt.Sprintf("SKIP: %s: %s", t.Name(), why)
+	if name := os.Getenv(SkipLog); name != "" {
+		if err := appendLine(name, line); err != nil {
+			t.Errorf("%s: %v", SkipLog, err)
+		}
+	}
+	t.Skip(line)
+}
+
+func appendLine(name, line string) error {
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,147 @@
+package dockerrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Exec implements actors.Runtime.
+func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+	sandboxID, execID := request.SandboxId, request.ExecId
+	result, err := d.exec(ctx, request)
+	if err == nil {
+		return outcome(result), nil
+	}
+	if recorded, found := d.ExecRecord(sandboxID, execID); found {
+		return recorded, nil
+	}
+	if errors.Is(err, initlink.ErrClosed) {
+		// The sandbox is being stopped or removed, and whoever does that tells the end of its commands.
+		<-ctx.Done()
+		return lifecycle.ExecResult{}, ctx.Err()
+	}
+	return lifecycle.ExecResult{}, err
+}
+
+func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (initproto.Result, error) {
+	sandboxID, execID := request.SandboxId, request.ExecId
+	if recorded, found := d.record(sandboxID, execID); found {
+		return recorded, nil
+	}
+	link, err := d.link(sandboxID)
+	if err != nil {
+		return initproto.Result{}, notStarted(err)
+	}
+	stdout, stderr, err := d.openOutputs(sandboxID, execID)
+	if err != nil {
+		return initproto.Result{}, notStarted(err)
+	}
+	record, err := os.OpenFile(d.layout.result(sandboxID, execID), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		stdout.Close()
+		stderr.Close()
+		return initproto.Result{}, notStarted(err)
+	}
+	release := func() {
+		stdout.Close()
+		stderr.Close()
+		record.Close()
+	}
+	defer release()
+	return link.Exec(ctx, initlink.ExecSpec{
+		ID:        execID,
+		Argv:      request.Command,
+		Env:       environ(request.EnvOverrides),
+		Cwd:       request.Cwd,
+		Grace:     d.config.StopGrace,
+		Files:     [3]*os.File{stdout, stderr, record},
+		OnStarted: func(int) { release() },
+	})
+}
+
+func notStarted(err error) error {
+	return coded(lifecycle.CodeExecStartFailed, "the command was not started: %w", err)
+}
+
+func environ(envs map[string]string) []string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(envs)) {
+		list = append(list, key+"="+envs[key])
+	}
+	return list
+}
+
+func (d *Docker) openOutputs(sandboxID, execID string) (stdout, stderr *os.File, err error) {
+	if stdout, err = openOutput(d.layout.log(sandboxID, execID, "stdout")); err != nil {
+		return nil, nil, fmt.Errorf("cannot open the log: %w", err)
+	}
+	if stderr, err = openOutput(d.layout.log(sandboxID, execID, "stderr")); err != nil {
+		stdout.Close()
+		return nil, nil, fmt.Errorf("cannot open the log: %w", err)
+	}
+	return stdout, stderr, nil
+}
+
+// outcome is what agbox-init's result means to callers.
+func outcome(r initproto.Result) lifecycle.ExecResult {
+	result := lifecycle.ExecResult{
+		State:    agboxv1.ExecState_EXEC_STATE_FINISHED,
+		ExitCode: int32(r.ExitCode), Signal: int32(r.Signal),
+		Code: r.ErrorCode, Message: r.ErrorMessage,
+		Started: r.Started, Ended: r.Ended,
+	}
+	switch {
+	case r.ErrorCode != "":
+		result.State = agboxv1.ExecState_EXEC_STATE_FAILED
+	case r.Cancelled:
+		result.State = agboxv1.ExecState_EXEC_STATE_CANCELLED
+	}
+	return result
+}
+
+func (d *Docker) record(sandboxID, execID string) (initproto.Result, bool) {
+	data, err := os.ReadFile(d.layout.result(sandboxID, execID))
+	if err != nil {
+		return initproto.Result{}, false
+	}
+	return initproto.ParseRecord(data)
+}
+
+// ExecRecord implements actors.Runtime.
+func (d *Docker) ExecRecord(sandboxID, execID string) (lifecycle.ExecResult, bool) {
+	result, found := d.record(sandboxID, execID)
+	return outcome(result), found
+}
+
+// ExecRecorded implements actors.Runtime.
+func (d *Docker) ExecRecorded(sandboxID, execID string) {
+	d.links.mu.Lock()
+	link := d.links.open[sandboxID]
+	d.links.mu.Unlock()
+	if link != nil {
+		link.Ack(execID)
+	}
+}
+
+// CancelExec implements actors.Runtime.
+func (d *Docker) CancelExec(ctx context.Context, sandboxID, execID string) error {
+	link, err := d.link(sandboxID)
+	if err != nil {
+		return err
+	}
+	return link.Cancel(ctx, execID, d.config.StopGrace)
+}
+
+// ExecLogs implements actors.Runtime.
+func (d *Docker) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
+	return d.layout.log(sandboxID, execID, "stdout"), d.layout.log(sandboxID, execID, "stderr")
+}

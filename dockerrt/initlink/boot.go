@@ -1,0 +1,62 @@
+package initlink
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+// BootStatus tells what became of the image's entrypoint.
+type BootStatus = initproto.BootStatus
+
+// Boot gives init the primary log and waits until the image's entrypoint has handed over, has
+// ended, or turns out not to exist. When init was booted before, also by an earlier daemon, it
+// returns the status of then and the files are not used. The files stay the caller's.
+func (l *Link) Boot(ctx context.Context, stdout, stderr *os.File) (BootStatus, error) {
+	frame, err := initproto.Encode(&initproto.Boot{}, 2)
+	if err != nil {
+		return BootStatus{}, err
+	}
+	var told *peer
+	for {
+		p, err := l.await(ctx, told)
+		if err != nil {
+			return BootStatus{}, err
+		}
+		if !p.booted {
+			if err := p.sendFiles(frame, []*os.File{stdout, stderr}); err != nil {
+				return BootStatus{}, err
+			}
+		}
+		told = p
+		select {
+		case <-p.boot:
+			return p.status, nil
+		case <-p.done:
+		case <-ctx.Done():
+			return BootStatus{}, ctx.Err()
+		}
+	}
+}
+
+// Stop asks init to end everything in the sandbox: TERM, after grace KILL, and then itself. It
+// waits for a connection, and returns once the request is on its way.
+func (l *Link) Stop(ctx context.Context, grace time.Duration) error {
+	var told *peer
+	for {
+		p, err := l.await(ctx, told)
+		if err != nil {
+			return err
+		}
+		told = p
+		select {
+		case <-p.send(&initproto.Stop{Grace: grace}):
+			return nil
+		case <-p.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package initlink
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+// ExecSpec is a command to run, or to attach to when init knows its id.
+type ExecSpec struct {
+	ID   string
+	Argv []string
+	// Env holds "K=V" entries on top of the container's environment.
+	Env []string
+	// Cwd is relative to the sandbox's working directory; "" is that directory.
+	Cwd string
+	// User is a name or number, optionally ":group"; "" leaves it to the sandbox's rule.
+	User string
+	// Timeout 0 means none. Grace is the time from TERM to KILL once it strikes.
+	Timeout, Grace time.Duration
+	// Files are stdout, stderr and the record. They stay the caller's, who may close them once
+	// OnStarted was called or Exec has returned.
+	Files [3]*os.File
+	// OnStarted is called at most once, from within Exec, when the command is known to run. Its
+	// argument is the pid inside the sandbox. May be nil.
+	OnStarted func(pid int)
+}
+
+// call is an Exec that waits. Fields are guarded by Link.mu.
+type call struct {
+	pid       int
+	result    *initproto.Result
+	cancelled bool
+	grace     time.Duration
+	wake      chan struct{} // one token: a field above has changed
+}
+
+func (c *call) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Exec starts the command exactly once per life of init and waits for its result, over any number
+// of reconnects. A command that could not be run is a Result with an ErrorCode, not an error.
+// When ctx ends it stops waiting and returns ctx's error, while the command goes on; a later Exec
+// with the same id attaches again. One call per id at a time: ErrExecBusy. The result is repeated
+// by init until Ack.
+func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error) {
+	frame, err := initproto.Encode(&initproto.Exec{
+		ID: spec.ID, Argv: spec.Argv, Env: spec.Env, Cwd: spec.Cwd, User: spec.User,
+		Timeout: spec.Timeout, Grace: spec.Grace,
+	}, len(spec.Files))
+	if err != nil {
+		return initproto.Result{}, fmt.Errorf("initlink: exec %s: arguments and environment are too long: %w", spec.ID, err)
+	}
+	c, err := l.register(spec.ID)
+	if err != nil {
+		return initproto.Result{}, err
+	}
+	defer l.unregister(spec.ID)
+
+	var told, cancelTold *peer // the connections that have heard of this call and of its cancellation
+	var graceTold time.Duration
+	for {
+		l.mu.Lock()
+		now, p, changed := *c, l.peer, l.changed
+		l.mu.Unlock()
+		if now.result != nil {
+			return *now.result, nil
+		}
+		if p != nil && p != told {
+			pid, known := p.known[spec.ID]
+			if told == nil || !known {
+				if err := p.sendFiles(frame, spec.Files[:]); err != nil {
+					return initproto.Result{}, fmt.Errorf("initlink: exec %s: %w", spec.ID, err)
+				}
+			} else if now.pid == 0 {
+				now.pid = pid
+			}
+			told = p
+		}
+		if p != nil && now.cancelled && (p != cancelTold || now.grace != graceTold) {
+			p.send(&initproto.Cancel{ID: spec.ID, Grace: now.grace})
+			cancelTold, graceTold = p, now.grace
+		}
+		if now.pid != 0 && spec.OnStarted != nil {
+			spec.OnStarted(now.pid)
+			spec.OnStarted = nil
+		}
+		select {
+		case <-c.wake:
+		case <-changed:
+		case <-ctx.Done():
+			return initproto.Result{}, ctx.Err()
+		case <-l.ctx.Done():
+			return initproto.Result{}, ErrClosed
+		}
+	}
+}
+
+func (l *Link) register(id string) (*call, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
+	if l.calls[id] != nil {
+		return nil, fmt.Errorf("%w: %s", ErrExecBusy, id)
+	}
+	c := &call{wake: make(chan struct{}, 1)}
+	c.grace, c.cancelled = l.cancels[id]
+	delete(l.cancels, id)
+	l.calls[id] = c
+	return c, nil
+}
+
+func (l *Link) unregister(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.calls[id]; c.cancelled && c.result == nil {
+		l.cancels[id] = c.grace
+	}
+	delete(l.calls, id)
+}
+
+// Ack tells init that the caller has made the result durable. It never blocks; while init is not
+// connected it is remembered. It also forgets a Cancel of that id.
+func (l *Link) Ack(execID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.cancels, execID)
+	if l.peer != nil {
+		l.peer.send(&initproto.Ack{ID: execID})
+	} else {
+		l.acks[execID] = struct{}{}
+	}
+}
+
+// Cancel ends a command with all of its processes: TERM, and KILL after grace. It returns at once;
+// the request is remembered and said again after a reconnect until the result arrives or Ack is
+// called, so it may also come before the Exec that it is meant for. A command that has ended is
+// not affected. The only error is ErrClosed.
+func (l *Link) Cancel(_ context.Context, execID string, grace time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return ErrClosed
+	}
+	if c := l.calls[execID]; c != nil {
+		c.cancelled, c.grace = true, grace
+		c.poke()
+		return nil
+	}
+	l.cancels[execID] = grace
+	if l.peer != nil {
+		l.peer.send(&initproto.Cancel{ID: execID, Grace: grace})
+	}
+	return nil
+}

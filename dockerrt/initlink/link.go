@@ -1,0 +1,237 @@
+// Package initlink is the daemon's end of the conversation with agbox-init, PID 1 of a sandbox;
+// package initproto tells what is said.
+//
+// Init connects, loses the connection and connects again as it likes; the calls of a Link wait
+// through that. What a call asked for is said again on a new connection where init may not have
+// heard it.
+package initlink
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+const (
+	// maxUnverified connections are looked at concurrently; more wait in the socket's backlog.
+	maxUnverified = 16
+	helloTimeout  = 5 * time.Second
+)
+
+// Link is the daemon's end for one sandbox: a listener on a Unix socket that at most one verified
+// init is connected to. All methods may be called concurrently.
+type Link struct {
+	path     string
+	verify   func(ctx context.Context, pid int) error
+	log      *slog.Logger
+	listener *net.UnixListener
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	tasks    sync.WaitGroup
+
+	mu      sync.Mutex
+	peer    *peer         // nil while init is not connected
+	changed chan struct{} // closed and replaced whenever peer changes
+	calls   map[string]*call
+	cancels map[string]time.Duration // of ids without a call
+	acks    map[string]struct{}      // said while init was not connected
+}
+
+// Listen creates the socket, mode 0666, in place of a stale one; its directory must exist and keep
+// strangers out. verify is called once for each connection with the pid of the peer as seen from
+// here; the connection is used only if it returns nil. It may block until its context ends, which
+// is when the link is closed.
+func Listen(socketPath string, verify func(ctx context.Context, pid int) error, log *slog.Logger) (*Link, error) {
+	listener, err := listen(socketPath)
+	if err != nil {
+		return nil, fmt.Errorf("initlink: listen on %s: %w", socketPath, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &Link{
+		path: socketPath, verify: verify, log: log, listener: listener, ctx: ctx, cancel: cancel,
+		changed: make(chan struct{}),
+		calls:   map[string]*call{}, cancels: map[string]time.Duration{}, acks: map[string]struct{}{},
+	}
+	l.tasks.Go(l.accept)
+	return l, nil
+}
+
+// Close ends the link and removes the socket; what runs in the sandbox goes on. All waiting calls
+// return ErrClosed. On return no goroutine of the link is left.
+func (l *Link) Close() error {
+	l.cancel()
+	err := l.listener.Close()
+	l.mu.Lock()
+	if l.peer != nil {
+		l.peer.close()
+	}
+	l.mu.Unlock()
+	l.tasks.Wait()
+	return removeSocket(l.path, err)
+}
+
+// Connected waits until a verified init has said hello.
+func (l *Link) Connected(ctx context.Context) error {
+	_, err := l.await(ctx, nil)
+	return err
+}
+
+// current returns the live peer, nil for none, and a channel that is closed when that changes.
+func (l *Link) current() (*peer, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peer, l.changed
+}
+
+// await returns the live peer as soon as there is one other than the given.
+func (l *Link) await(ctx context.Context, other *peer) (*peer, error) {
+	for {
+		p, changed := l.current()
+		if l.ctx.Err() != nil {
+			return nil, ErrClosed
+		}
+		if p != nil && p != other {
+			return p, nil
+		}
+		select {
+		case <-changed:
+		case <-l.ctx.Done():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (l *Link) accept() {
+	slots := make(chan struct{}, maxUnverified)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-l.ctx.Done():
+			return
+		}
+		conn, err := l.listener.AcceptUnix()
+		if l.ctx.Err() != nil {
+			if err == nil {
+				conn.Close()
+			}
+			return
+		}
+		if err != nil { // out of descriptors: the connection stays in the backlog
+			l.log.Warn("accept of a sandbox's init failed", "socket", l.path, "error", err)
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-l.ctx.Done():
+			}
+			<-slots
+			continue
+		}
+		l.tasks.Go(func() {
+			defer conn.Close()
+			defer context.AfterFunc(l.ctx, func() { conn.Close() })()
+			p, err := l.greet(conn)
+			<-slots
+			if err != nil {
+				l.log.Debug("connection to a sandbox's socket refused", "socket", l.path, "error", err)
+				return
+			}
+			l.serve(p)
+		})
+	}
+}
+
+// greet verifies a new connection and reads its hello.
+func (l *Link) greet(conn *net.UnixConn) (*peer, error) {
+	pid, err := peerPID(conn)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.verify(l.ctx, pid); err != nil {
+		return nil, fmt.Errorf("pid %d: %w", pid, err)
+	}
+	p := newPeer(conn)
+	conn.SetReadDeadline(time.Now().Add(helloTimeout))
+	m, err := p.receive()
+	if err != nil {
+		return nil, fmt.Errorf("pid %d: no hello: %w", pid, err)
+	}
+	hello, ok := m.(*initproto.Hello)
+	if !ok || hello.Version != initproto.Version {
+		return nil, fmt.Errorf("pid %d: does not speak protocol version %d", pid, initproto.Version)
+	}
+	conn.SetReadDeadline(time.Time{})
+	p.hello(hello)
+	return p, nil
+}
+
+// serve makes p the live peer until its connection ends or a newer one takes its place.
+func (l *Link) serve(p *peer) {
+	l.tasks.Go(p.write)
+	l.install(p)
+	var err error
+	for err == nil {
+		var m initproto.Message
+		if m, err = p.receive(); err == nil {
+			l.dispatch(p, m)
+		}
+	}
+	p.close()
+	l.log.Debug("connection to a sandbox's init ended", "socket", l.path, "error", err)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.peer == p {
+		l.setPeer(nil)
+	}
+}
+
+// install also says what was asked for while nobody was connected, except what waiting calls say.
+func (l *Link) install(p *peer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.peer != nil {
+		l.peer.close()
+	}
+	l.setPeer(p)
+	for id := range l.acks {
+		if _, known := p.known[id]; known {
+			p.send(&initproto.Ack{ID: id})
+		}
+	}
+	clear(l.acks)
+	for id, grace := range l.cancels {
+		if p.known[id] != 0 && l.calls[id] == nil {
+			p.send(&initproto.Cancel{ID: id, Grace: grace})
+		}
+	}
+}
+
+func (l *Link) setPeer(p *peer) {
+	l.peer = p
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *Link) dispatch(p *peer, m initproto.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch m := m.(type) {
+	case *initproto.Booted:
+		p.setBoot(m.Status)
+	case *initproto.Started:
+		if c := l.calls[m.ID]; c != nil {
+			c.pid = m.PID
+			c.poke()
+		}
+	case *initproto.Result:
+		delete(l.cancels, m.ID)
+		if c := l.calls[m.ID]; c != nil {
+			c.result = m
+			c.poke()
+		}
+	}
+}

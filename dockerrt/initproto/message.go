@@ -1,0 +1,299 @@
+package initproto
+
+import "time"
+
+// Version is the protocol version that this code speaks; Hello carries it.
+const Version = 1
+
+// Type tells messages apart on the wire.
+type Type byte
+
+const (
+	TypeHello Type = 1 + iota
+	TypeBoot
+	TypeBooted
+	TypeExec
+	TypeStarted
+	TypeCancel
+	TypeResult
+	TypeAck
+	TypeStop
+)
+
+// Message is one of the message types of this package; nothing else implements it.
+type Message interface {
+	Type() Type
+	put(*encoder)
+	set(field) bool
+}
+
+// Hello is the first frame of a connection, from init.
+type Hello struct {
+	Version     int
+	InitVersion string
+	// Booted: Boot was received before, in this life of init. Status tells what came of it.
+	Booted bool
+	Status BootStatus
+	// Execs are the commands that are running, or ended and not acknowledged. The results of the
+	// latter follow as Result frames.
+	Execs []KnownExec
+}
+
+// KnownExec is an exec that init knows.
+type KnownExec struct {
+	ID string
+	// PID is the leader's, in the sandbox's own numbering; 0 once it has ended.
+	PID int
+}
+
+// Boot hands over the primary log; descriptors: stdout, stderr. The image's entrypoint starts now.
+type Boot struct{}
+
+// Booted tells that the image's entrypoint is done with its preparations.
+type Booted struct{ Status BootStatus }
+
+// BootState is what became of the image's entrypoint.
+type BootState int
+
+const (
+	// BootPending: the entrypoint runs and has not handed over; also the state before Boot.
+	BootPending BootState = iota
+	// BootNone: the image has no entrypoint.
+	BootNone
+	// BootHandedOver: the entrypoint ran the command that it was given.
+	BootHandedOver
+	// BootExited: the entrypoint ended, or could not be started, before it handed over.
+	BootExited
+)
+
+// BootStatus is the state of the entrypoint; exit code and signal are set with BootExited only.
+type BootStatus struct {
+	State    BootState
+	ExitCode int
+	Signal   int
+}
+
+// Exec starts a command, or attaches to it when init knows the id. Descriptors: stdout, stderr, record.
+type Exec struct {
+	ID   string
+	Argv []string
+	// Env holds "K=V" entries that go on top of init's own environment.
+	Env []string
+	// Cwd is relative to the sandbox's working directory, which is also meant by "".
+	Cwd string
+	// User is name or number, optionally ":group"; "" means the sandbox's own rule.
+	User string
+	// Timeout 0 means none. Grace is the time between TERM and KILL when the timeout strikes.
+	// Both travel in milliseconds, rounded up.
+	Timeout, Grace time.Duration
+}
+
+// Started tells that a command runs, as the answer to each Exec of a running id.
+type Started struct {
+	ID  string
+	PID int
+}
+
+// Cancel ends a running command with all of its processes: TERM, after Grace KILL.
+type Cancel struct {
+	ID    string
+	Grace time.Duration
+}
+
+// Ack tells init that the result of an exec is durable with the daemon.
+type Ack struct{ ID string }
+
+// Stop ends everything in the sandbox, init last.
+type Stop struct{ Grace time.Duration }
+
+// Unknown is a message of a type that this version does not know. Its descriptors, if any, still
+// belong to whoever received it.
+type Unknown struct{ Kind Type }
+
+func (*Hello) Type() Type     { return TypeHello }
+func (*Boot) Type() Type      { return TypeBoot }
+func (*Booted) Type() Type    { return TypeBooted }
+func (*Exec) Type() Type      { return TypeExec }
+func (*Started) Type() Type   { return TypeStarted }
+func (*Cancel) Type() Type    { return TypeCancel }
+func (*Result) Type() Type    { return TypeResult }
+func (*Ack) Type() Type       { return TypeAck }
+func (*Stop) Type() Type      { return TypeStop }
+func (m *Unknown) Type() Type { return m.Kind }
+
+func newMessage(t Type) Message {
+	switch t {
+	case TypeHello:
+		return new(Hello)
+	case TypeBoot:
+		return new(Boot)
+	case TypeBooted:
+		return new(Booted)
+	case TypeExec:
+		return new(Exec)
+	case TypeStarted:
+		return new(Started)
+	case TypeCancel:
+		return new(Cancel)
+	case TypeResult:
+		return new(Result)
+	case TypeAck:
+		return new(Ack)
+	case TypeStop:
+		return new(Stop)
+	}
+	return &Unknown{Kind: t}
+}
+
+func (m *Hello) put(e *encoder) {
+	e.int(1, int64(m.Version))
+	e.str(2, m.InitVersion)
+	e.bool(3, m.Booted)
+	e.nested(4, &m.Status)
+	for i := range m.Execs {
+		e.nested(5, &m.Execs[i])
+	}
+}
+
+func (m *Hello) set(f field) bool {
+	switch f.tag {
+	case 1:
+		return setInt(f, &m.Version)
+	case 2:
+		return f.str(&m.InitVersion)
+	case 3:
+		return f.bool(&m.Booted)
+	case 4:
+		return f.nested(&m.Status)
+	case 5:
+		m.Execs = append(m.Execs, KnownExec{})
+		return f.nested(&m.Execs[len(m.Execs)-1])
+	}
+	return true
+}
+
+func (m *KnownExec) put(e *encoder) {
+	e.str(1, m.ID)
+	e.int(2, int64(m.PID))
+}
+
+func (m *KnownExec) set(f field) bool {
+	switch f.tag {
+	case 1:
+		return f.str(&m.ID)
+	case 2:
+		return setInt(f, &m.PID)
+	}
+	return true
+}
+
+func (*Boot) put(*encoder)   {}
+func (*Boot) set(field) bool { return true }
+
+func (m *Booted) put(e *encoder) { e.nested(1, &m.Status) }
+
+func (m *Booted) set(f field) bool {
+	if f.tag == 1 {
+		return f.nested(&m.Status)
+	}
+	return true
+}
+
+func (m *BootStatus) put(e *encoder) {
+	e.int(1, int64(m.State))
+	e.int(2, int64(m.ExitCode))
+	e.int(3, int64(m.Signal))
+}
+
+func (m *BootStatus) set(f field) bool {
+	switch f.tag {
+	case 1:
+		return setInt(f, &m.State)
+	case 2:
+		return setInt(f, &m.ExitCode)
+	case 3:
+		return setInt(f, &m.Signal)
+	}
+	return true
+}
+
+func (m *Exec) put(e *encoder) {
+	e.str(1, m.ID)
+	e.strs(2, m.Argv)
+	e.strs(3, m.Env)
+	e.str(4, m.Cwd)
+	e.str(5, m.User)
+	e.millis(6, m.Timeout)
+	e.millis(7, m.Grace)
+}
+
+func (m *Exec) set(f field) bool {
+	switch f.tag {
+	case 1:
+		return f.str(&m.ID)
+	case 2:
+		return f.strs(&m.Argv)
+	case 3:
+		return f.strs(&m.Env)
+	case 4:
+		return f.str(&m.Cwd)
+	case 5:
+		return f.str(&m.User)
+	case 6:
+		return f.millis(&m.Timeout)
+	case 7:
+		return f.millis(&m.Grace)
+	}
+	return true
+}
+
+func (m *Started) put(e *encoder) {
+	e.str(1, m.ID)
+	e.int(2, int64(m.PID))
+}
+
+func (m *Started) set(f field) bool {
+	switch f.tag {
+	case 1:
+		return f.str(&m.ID)
+	case 2:
+		return setInt(f, &m.PID)
+	}
+	return true
+}
+
+func (m *Cancel) put(e *encoder) {
+	e.str(1, m.ID)
+	e.millis(2, m.Grace)
+}
+
+func (m *Cancel) set(f field) bool {
+	switch f.tag {
+	case 1:
+		return f.str(&m.ID)
+	case 2:
+		return f.millis(&m.Grace)
+	}
+	return true
+}
+
+func (m *Ack) put(e *encoder) { e.str(1, m.ID) }
+
+func (m *Ack) set(f field) bool {
+	if f.tag == 1 {
+		return f.str(&m.ID)
+	}
+	return true
+}
+
+func (m *Stop) put(e *encoder) { e.millis(1, m.Grace) }
+
+func (m *Stop) set(f field) bool {
+	if f.tag == 1 {
+		return f.millis(&m.Grace)
+	}
+	return true
+}
+
+func (*Unknown) put(*encoder)   {}
+func (*Unknown) set(field) bool { return true }

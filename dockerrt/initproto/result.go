@@ -1,0 +1,74 @@
+package initproto
+
+import "time"
+
+// Result is how a command ended. It is sent as a message and kept on disk as a record.
+type Result struct {
+	ID string
+	// ExitCode is 128+N when signal N ended the command, 126 or 127 when it could not be run.
+	ExitCode int
+	Signal   int
+	// Started and Ended are by the clock of the sandbox's host, to the nanosecond.
+	Started, Ended time.Time
+	// UserTime, SystemTime and MaxRSS (bytes) are of the leader and the children that it waited for.
+	UserTime, SystemTime time.Duration
+	MaxRSS               int64
+	// Cancelled: a Cancel, a timeout or a Stop was applied before the command ended.
+	Cancelled bool
+	// TimedOut: it was the timeout. Cancelled is set, too.
+	TimedOut bool
+	// OutputLost counts bytes of output that could not be written to the log files, for instance
+	// on a full disk.
+	OutputLost uint64
+	// ErrorCode is one of the Code constants when the command could not be run, else "".
+	ErrorCode    string
+	ErrorMessage string
+}
+
+func (r *Result) put(e *encoder) {
+	e.str(1, r.ID)
+	e.int(2, int64(r.ExitCode))
+	e.int(3, int64(r.Signal))
+	e.time(4, r.Started)
+	e.time(5, r.Ended)
+	e.int(6, int64(r.UserTime))
+	e.int(7, int64(r.SystemTime))
+	e.int(8, r.MaxRSS)
+	e.bool(9, r.Cancelled)
+	e.bool(10, r.TimedOut)
+	e.uint(11, r.OutputLost)
+	e.str(12, r.ErrorCode)
+	e.str(13, r.ErrorMessage)
+}
+
+func (r *Result) set(f field) bool {
+	switch f.tag {
+	case 1:
+		return f.str(&r.ID)
+	case 2:
+		return setInt(f, &r.ExitCode)
+	case 3:
+		return setInt(f, &r.Signal)
+	case 4:
+		return f.time(&r.Started)
+	case 5:
+		return f.time(&r.Ended)
+	case 6:
+		return f.int64((*int64)(&r.UserTime))
+	case 7:
+		return f.int64((*int64)(&r.SystemTime))
+	case 8:
+		return f.int64(&r.MaxRSS)
+	case 9:
+		return f.bool(&r.Cancelled)
+	case 10:
+		return f.bool(&r.TimedOut)
+	case 11:
+		return f.uint(&r.OutputLost)
+	case 12:
+		return f.str(&r.ErrorCode)
+	case 13:
+		return f.str(&r.ErrorMessage)
+	}
+	return true
+}

@@ -1,0 +1,61 @@
+package dockerrt
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// layout is where the daemon's files are.
+type layout struct{ root string }
+
+// primaryLog can be no exec's id: those begin with a letter or digit.
+const primaryLog = "_primary"
+
+func (l layout) logs(sandboxID string) string { return filepath.Join(l.root, "exec-logs", sandboxID) }
+func (l layout) results(sandboxID string) string {
+	return filepath.Join(l.root, "exec-results", sandboxID)
+}
+func (l layout) run(sandboxID string) string    { return filepath.Join(l.root, "run", sandboxID) }
+func (l layout) socket(sandboxID string) string { return filepath.Join(l.run(sandboxID), "s") }
+
+func (l layout) log(sandboxID, execID, stream string) string {
+	return filepath.Join(l.logs(sandboxID), execID+"."+stream+".log")
+}
+
+func (l layout) result(sandboxID, execID string) string {
+	return filepath.Join(l.results(sandboxID), execID)
+}
+
+// make creates the sandbox's directories. Their parents are closed to others; logs and the socket are open to
+// whatever user the sandbox's processes have.
+func (l layout) make(sandboxID string) error {
+	for dir, mode := range map[string]os.FileMode{
+		l.logs(sandboxID): 0o755, l.run(sandboxID): 0o755, l.results(sandboxID): 0o700,
+	} {
+		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+			return err
+		}
+		if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		if err := os.Chmod(dir, mode); err != nil { // whatever the umask
+			return err
+		}
+	}
+	return nil
+}
+
+// openOutput opens a log for writing by agbox-init, creating it when it is not there. What is in it stays: the
+// same exec may be opened again after a restart. Logs can be read from inside the sandbox.
+func openOutput(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+}
+
+// removeRun removes what a removed sandbox needs no more; its logs and results are history.
+func (l layout) removeRun(sandboxID string) error { return os.RemoveAll(l.run(sandboxID)) }
+
+func (l layout) removeHistory(sandboxID string) error {
+	return errors.Join(os.RemoveAll(l.logs(sandboxID)), os.RemoveAll(l.results(sandboxID)))
+}

@@ -1,0 +1,99 @@
+package dockerrt
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
+)
+
+// links are the daemon's ends of the sockets that the sandboxes' agbox-inits connect to.
+type links struct {
+	mu   sync.Mutex
+	open map[string]*sandboxLink
+}
+
+// sandboxLink accepts the one process that Docker says is the container's first.
+type sandboxLink struct {
+	*initlink.Link
+	running chan struct{} // closed once the container was started
+	once    sync.Once
+
+	mu  sync.Mutex
+	pid int // of the container's first process, once known
+}
+
+func (l *sandboxLink) started() { l.once.Do(func() { close(l.running) }) }
+
+// link returns the sandbox's link, opening it when need be.
+func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
+	d.links.mu.Lock()
+	defer d.links.mu.Unlock()
+	if l := d.links.open[sandboxID]; l != nil {
+		return l, nil
+	}
+	if err := d.layout.make(sandboxID); err != nil {
+		return nil, fmt.Errorf("cannot make the sandbox's directories: %w", err)
+	}
+	l := &sandboxLink{running: make(chan struct{})}
+	verify := func(ctx context.Context, pid int) error { return d.verify(ctx, l, sandboxID, pid) }
+	var err error
+	if l.Link, err = initlink.Listen(d.layout.socket(sandboxID), verify, d.log); err != nil {
+		return nil, err
+	}
+	d.links.open[sandboxID] = l
+	return l, nil
+}
+
+// verify lets only the container's first process in, whoever else inside finds the socket. Docker tells its pid
+// once the container was started, and it stays the same for as long as the link does.
+func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, pid int) error {
+	select {
+	case <-l.running:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pid == 0 {
+		ctx, cancel := d.read(ctx)
+		defer cancel()
+		found, err := d.api.ContainerInspect(ctx, primaryName(sandboxID))
+		if err != nil {
+			return err
+		}
+		if found.State == nil || !found.State.Running || !d.owns(found.Config.Labels, sandboxID) {
+			return fmt.Errorf("container %s is not running", primaryName(sandboxID))
+		}
+		l.pid = found.State.Pid
+	}
+	if l.pid != pid {
+		return fmt.Errorf("the first process of %s is %d", primaryName(sandboxID), l.pid)
+	}
+	return nil
+}
+
+// unlink closes the sandbox's link, if there is one.
+func (d *Docker) unlink(sandboxID string) {
+	d.links.mu.Lock()
+	l := d.links.open[sandboxID]
+	delete(d.links.open, sandboxID)
+	d.links.mu.Unlock()
+	if l == nil {
+		return
+	}
+	if err := l.Close(); err != nil {
+		d.log.Warn("link to a sandbox did not close", "sandbox_id", sandboxID, "error", err)
+	}
+}
+
+func (l *links) closeAll() {
+	l.mu.Lock()
+	all := l.open
+	l.open = map[string]*sandboxLink{}
+	l.mu.Unlock()
+	for _, link := range all {
+		link.Close()
+	}
+}

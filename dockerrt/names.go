@@ -1,0 +1,58 @@
+package dockerrt
+
+import (
+	"maps"
+
+	"github.com/docker/docker/api/types/filters"
+)
+
+// Labels of every object of ours.
+const (
+	labelNamespace = "io.github.1996fanrui.agents-sandbox"
+	labelSandbox   = labelNamespace + ".sandbox-id"
+	labelComponent = labelNamespace + ".component"
+	labelService   = labelNamespace + ".service-name"
+	labelInstance  = labelNamespace + ".instance"
+	labelUser      = labelNamespace + ".user."
+	// Docker's own tools group containers by these.
+	labelComposeProject = "com.docker.compose.project"
+	labelComposeService = "com.docker.compose.service"
+)
+
+const (
+	componentPrimary = "primary"
+	componentNetwork = "network"
+)
+
+// Sandbox ids are valid in Docker names as they are, so no two ids share a name.
+func networkName(sandboxID string) string { return "agbox-net-" + sandboxID }
+func primaryName(sandboxID string) string { return "agbox-primary-" + sandboxID }
+
+func (d *Docker) labels(sandboxID, component string, user map[string]string) map[string]string {
+	labels := make(map[string]string, len(user)+5)
+	for key, value := range user {
+		labels[labelUser+key] = value
+	}
+	maps.Copy(labels, map[string]string{
+		labelSandbox:        sandboxID,
+		labelComponent:      component,
+		labelInstance:       d.config.Instance,
+		labelComposeProject: "agbox",
+		labelComposeService: sandboxID,
+	})
+	return labels
+}
+
+// owns reports whether an object is this sandbox's, and this daemon's.
+func (d *Docker) owns(labels map[string]string, sandboxID string) bool {
+	return labels[labelSandbox] == sandboxID && labels[labelInstance] == d.config.Instance
+}
+
+// mine selects this daemon's objects, of one sandbox when an id is given.
+func (d *Docker) mine(sandboxID string) filters.Args {
+	args := filters.NewArgs(filters.Arg("label", labelInstance+"="+d.config.Instance))
+	if sandboxID != "" {
+		args.Add("label", labelSandbox+"="+sandboxID)
+	}
+	return args
+}

@@ -1,0 +1,84 @@
+package dockerrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/docker/docker/api/types/network"
+)
+
+// createNetwork makes the sandbox's network on a subnet of its own. One that an interrupted create left behind
+// is made anew.
+func (d *Docker) createNetwork(ctx context.Context, sandboxID string, user map[string]string) error {
+	ctx, cancel := d.write(ctx)
+	defer cancel()
+	for {
+		subnet, err := d.subnets.take()
+		if err != nil {
+			return err
+		}
+		_, err = d.api.NetworkCreate(ctx, networkName(sandboxID), network.CreateOptions{
+			Driver: "bridge",
+			Labels: d.labels(sandboxID, componentNetwork, user),
+			IPAM:   &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet.String()}}},
+		})
+		switch {
+		case err == nil:
+			return nil
+		case strings.Contains(err.Error(), "overlap"):
+			continue // somebody else's since we looked: it stays taken, and another one is tried
+		case isConflict(err):
+			d.subnets.release(subnet)
+			if err := d.removeNetwork(ctx, sandboxID); err != nil {
+				return err
+			}
+		default:
+			d.subnets.release(subnet)
+			return fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
+		}
+	}
+}
+
+// removeNetwork removes every network of the sandbox, whoever is still connected to it.
+func (d *Docker) removeNetwork(ctx context.Context, sandboxID string) error {
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
+	if err != nil {
+		return fmt.Errorf("cannot list networks: %w", err)
+	}
+	var errs []error
+	for _, n := range networks {
+		err := d.api.NetworkRemove(ctx, n.ID)
+		if err != nil && !isNotFound(err) {
+			err = d.evict(ctx, n.ID, n.Name)
+		}
+		if err != nil && !isNotFound(err) {
+			errs = append(errs, err)
+			continue
+		}
+		for _, subnet := range subnetsOf(n.IPAM) {
+			d.subnets.release(subnet)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// evict disconnects by force what still holds the network, and says who it was when that does not help.
+func (d *Docker) evict(ctx context.Context, id, name string) error {
+	n, err := d.api.NetworkInspect(ctx, id, network.InspectOptions{})
+	if err != nil {
+		return err
+	}
+	var holders []string
+	for container, endpoint := range n.Containers {
+		holders = append(holders, endpoint.Name)
+		if err := d.api.NetworkDisconnect(ctx, id, container, true); err != nil && !isNotFound(err) {
+			d.log.Warn("cannot disconnect from a network", "network", name, "container", endpoint.Name, "error", err)
+		}
+	}
+	if err := d.api.NetworkRemove(ctx, id); err != nil && !isNotFound(err) {
+		return fmt.Errorf("cannot remove network %s, held by %v: %w", name, holders, err)
+	}
+	return nil
+}

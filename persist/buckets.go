@@ -1,0 +1,58 @@
+// Package persist is the memory of agboxd: which ids were ever used, what each sandbox and exec was asked
+// to be, and the ordered event log of every sandbox. One bbolt file, one writer, any number of readers.
+//
+// The bucket tree, all at the top level; times are Unix nanoseconds:
+//
+//	sandbox-ids                  sandbox id -> int64, when it was reserved; never removed
+//	exec-ids                     exec id    -> int64, when it was reserved; never removed
+//	sandbox-config               sandbox id -> CreateSpec, as it was accepted
+//	sandbox-deleted-at           sandbox id -> int64, when DELETED was recorded
+//	events:{sandbox id}          sequence   -> SandboxEvent
+//	exec-config:{sandbox id}     exec id    -> CreateExecRequest, as it was accepted
+//	exec-cancels:{sandbox id}    exec id    -> int64, when a cancel was accepted; gone once the exec ended
+//	exec-index                   exec id    -> ExecStatus with sandbox_id, and, once the exec has ended,
+//	                                           last_event_sequence: where the log tells its end
+//
+// Keys are UTF-8 ids or big-endian uint64; values are big-endian 8-byte integers or protobuf messages.
+// Events are stored without replay and snapshot, which belong to a subscription.
+package persist
+
+import (
+	"encoding/binary"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+var (
+	sandboxIDs   = []byte("sandbox-ids")
+	execIDs      = []byte("exec-ids")
+	configs      = []byte("sandbox-config")
+	deletedTimes = []byte("sandbox-deleted-at")
+	execIndex    = []byte("exec-index")
+)
+
+func eventsOf(sandboxID string) []byte      { return []byte("events:" + sandboxID) }
+func execConfigsOf(sandboxID string) []byte { return []byte("exec-config:" + sandboxID) }
+func execCancelsOf(sandboxID string) []byte { return []byte("exec-cancels:" + sandboxID) }
+
+func createBuckets(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, execIndex} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func encodeUint(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func decodeUint(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+func encodeTime(t time.Time) []byte { return encodeUint(uint64(t.UnixNano())) }
+func decodeTime(b []byte) time.Time { return time.Unix(0, int64(decodeUint(b))) }

@@ -1,0 +1,91 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// lockWait bounds how long Open waits for another process to let go of the file: long enough for a daemon
+// that is just ending, short enough for a person at a prompt.
+const lockWait = 2 * time.Second
+
+// DB is the open database. All methods may be called from any goroutine.
+type DB struct {
+	bolt    *bbolt.DB
+	queue   chan *write
+	closing chan struct{}
+	written sync.WaitGroup
+	close   sync.Once
+	changes changes
+}
+
+// Open opens or creates the database at path with mode 0600 and starts its writer. It fails with ErrLocked
+// when another process holds it and with ErrCorrupt when the file cannot be read; both name the path.
+func Open(path string) (*DB, error) {
+	bolt, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:        lockWait,
+		FreelistType:   bbolt.FreelistMapType,
+		NoFreelistSync: true,
+	})
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	if err := errors.Join(os.Chmod(path, 0o600), bolt.Update(createBuckets)); err != nil {
+		return nil, openError(path, errors.Join(err, bolt.Close()))
+	}
+	db := &DB{bolt: bolt, queue: make(chan *write), closing: make(chan struct{})}
+	db.changes.waiting = map[string]chan struct{}{}
+	db.written.Add(1)
+	go db.writeLoop()
+	return db, nil
+}
+
+func openError(path string, err error) error {
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return fmt.Errorf("%w: %s is held by another process: is agboxd already running?", ErrLocked, path)
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
+		return fmt.Errorf("%w: %s: %w: move the file away to start with an empty one", ErrCorrupt, path, err)
+	default:
+		return fmt.Errorf("persist: cannot open %s: %w", path, err)
+	}
+}
+
+// Close records what was already handed in, wakes every reader that waits for a change, and closes the
+// file. Later writes fail with ErrClosed. It may be called more than once.
+func (db *DB) Close() error {
+	var err error
+	db.close.Do(func() {
+		close(db.closing)
+		db.written.Wait()
+		db.changes.wakeAll()
+		err = db.bolt.Close()
+	})
+	return err
+}
+
+func (db *DB) view(fn func(*bbolt.Tx) error) error {
+	err := db.bolt.View(fn)
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return ErrClosed
+	}
+	return err
+}
+
+func writeError(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
+		return ErrClosed
+	default:
+		return fmt.Errorf("persist: write failed: %w", err)
+	}
+}

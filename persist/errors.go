@@ -1,0 +1,24 @@
+package persist
+
+import "errors"
+
+var (
+	// ErrLocked: another process has the database open.
+	ErrLocked = errors.New("persist: database is in use")
+	// ErrCorrupt: the file is not a database that this version can read.
+	ErrCorrupt = errors.New("persist: database is damaged")
+	// ErrClosed: Close was called; nothing was recorded.
+	ErrClosed = errors.New("persist: database is closed")
+	// ErrNoSpace: the disk is full; nothing was recorded and the same call may succeed later.
+	ErrNoSpace = errors.New("persist: no space left for the database")
+
+	// ErrSandboxIDTaken and ErrExecIDTaken: the id was used before, in this or an earlier life.
+	ErrSandboxIDTaken = errors.New("persist: sandbox id was used before")
+	ErrExecIDTaken    = errors.New("persist: exec id was used before")
+	// ErrConflict: the log has moved on since the caller read it; nothing was recorded.
+	ErrConflict = errors.New("persist: sequence conflict")
+
+	// ErrNoSandbox and ErrNoExec: there is no such id, or its history was purged.
+	ErrNoSandbox = errors.New("persist: no such sandbox")
+	ErrNoExec    = errors.New("persist: no such exec")
+)

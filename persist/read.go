@@ -1,0 +1,186 @@
+package persist
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Sandbox is what is recorded about a sandbox beside its events.
+type Sandbox struct {
+	ID        string
+	Spec      *agboxv1.CreateSpec
+	DeletedAt time.Time // zero while it is not DELETED
+}
+
+// Exec is what is recorded about an exec.
+type Exec struct {
+	Request *agboxv1.CreateExecRequest
+	// End is the event that ended it, nil while it runs.
+	End *agboxv1.SandboxEvent
+	// CancelRequested: a cancel was accepted and has not taken effect yet.
+	CancelRequested bool
+	// Newest is the sandbox's newest sequence as of the same moment.
+	Newest uint64
+}
+
+// Sandboxes returns every sandbox whose history is kept, in the order of their ids.
+func (db *DB) Sandboxes() ([]Sandbox, error) {
+	var list []Sandbox
+	err := db.view(func(tx *bbolt.Tx) error {
+		deleted := tx.Bucket(deletedTimes)
+		return tx.Bucket(configs).ForEach(func(id, value []byte) error {
+			s := Sandbox{ID: string(id), Spec: &agboxv1.CreateSpec{}}
+			if err := proto.Unmarshal(value, s.Spec); err != nil {
+				return fmt.Errorf("%w: spec of sandbox %s: %w", ErrCorrupt, id, err)
+			}
+			if at := deleted.Get(id); at != nil {
+				s.DeletedAt = decodeTime(at)
+			}
+			list = append(list, s)
+			return nil
+		})
+	})
+	return list, err
+}
+
+// Events returns up to limit events of the sandbox with a sequence greater than after, oldest first, and none
+// when there are no more. It fails with ErrNoSandbox when there is no such history.
+func (db *DB) Events(sandboxID string, after uint64, limit int) ([]*agboxv1.SandboxEvent, error) {
+	var list []*agboxv1.SandboxEvent
+	err := db.view(func(tx *bbolt.Tx) error {
+		events := tx.Bucket(eventsOf(sandboxID))
+		if events == nil {
+			return fmt.Errorf("%w: %s", ErrNoSandbox, sandboxID)
+		}
+		cursor := events.Cursor()
+		for key, value := cursor.Seek(encodeUint(after + 1)); key != nil && len(list) < limit; key, value = cursor.Next() {
+			event := &agboxv1.SandboxEvent{}
+			if err := proto.Unmarshal(value, event); err != nil {
+				return fmt.Errorf("%w: event %d of sandbox %s: %w", ErrCorrupt, decodeUint(key), sandboxID, err)
+			}
+			list = append(list, event)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Bounds returns the oldest and the newest sequence that are kept of a sandbox, or ErrNoSandbox.
+func (db *DB) Bounds(sandboxID string) (oldest, newest uint64, err error) {
+	err = db.view(func(tx *bbolt.Tx) error {
+		events := tx.Bucket(eventsOf(sandboxID))
+		if events == nil {
+			return fmt.Errorf("%w: %s", ErrNoSandbox, sandboxID)
+		}
+		key, _ := events.Cursor().First()
+		oldest, newest = decodeUint(key), newestSequence(events)
+		return nil
+	})
+	return oldest, newest, err
+}
+
+// ExecOwner returns the sandbox of an exec, or ErrNoExec.
+func (db *DB) ExecOwner(execID string) (sandboxID string, err error) {
+	err = db.view(func(tx *bbolt.Tx) error {
+		index, err := readIndex(tx, execID)
+		sandboxID = index.GetSandboxId()
+		return err
+	})
+	return sandboxID, err
+}
+
+// Exec returns what is recorded about an exec, or ErrNoExec.
+func (db *DB) Exec(execID string) (Exec, error) {
+	exec := Exec{Request: &agboxv1.CreateExecRequest{}}
+	err := db.view(func(tx *bbolt.Tx) error {
+		index, err := readIndex(tx, execID)
+		if err != nil {
+			return err
+		}
+		requests := tx.Bucket(execConfigsOf(index.SandboxId))
+		if requests == nil {
+			return fmt.Errorf("%w: %s", ErrNoExec, execID)
+		}
+		if err := proto.Unmarshal(requests.Get([]byte(execID)), exec.Request); err != nil {
+			return fmt.Errorf("%w: request of exec %s: %w", ErrCorrupt, execID, err)
+		}
+		if cancels := tx.Bucket(execCancelsOf(index.SandboxId)); cancels != nil {
+			exec.CancelRequested = cancels.Get([]byte(execID)) != nil
+		}
+		events := tx.Bucket(eventsOf(index.SandboxId))
+		exec.Newest = newestSequence(events)
+		if index.LastEventSequence == 0 {
+			return nil
+		}
+		exec.End = &agboxv1.SandboxEvent{}
+		if err := proto.Unmarshal(events.Get(encodeUint(index.LastEventSequence)), exec.End); err != nil {
+			return fmt.Errorf("%w: end of exec %s: %w", ErrCorrupt, execID, err)
+		}
+		return nil
+	})
+	return exec, err
+}
+
+func readIndex(tx *bbolt.Tx, execID string) (*agboxv1.ExecStatus, error) {
+	value := tx.Bucket(execIndex).Get([]byte(execID))
+	if value == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNoExec, execID)
+	}
+	index := &agboxv1.ExecStatus{}
+	if err := proto.Unmarshal(value, index); err != nil {
+		return nil, fmt.Errorf("%w: index of exec %s: %w", ErrCorrupt, execID, err)
+	}
+	return index, nil
+}
+
+// Changed returns a channel that is closed at the next change of the sandbox's history, its purge and the
+// closing of the database included. Take it before reading: what is recorded in between then still wakes.
+func (db *DB) Changed(sandboxID string) <-chan struct{} {
+	return db.changes.wait(sandboxID)
+}
+
+type changes struct {
+	mu      sync.Mutex
+	closed  bool
+	waiting map[string]chan struct{}
+}
+
+func (c *changes) wait(sandboxID string) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ch := c.waiting[sandboxID]
+	if ch == nil {
+		ch = make(chan struct{})
+		if c.closed {
+			close(ch)
+			return ch
+		}
+		c.waiting[sandboxID] = ch
+	}
+	return ch
+}
+
+func (c *changes) wake(sandboxID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ch := c.waiting[sandboxID]; ch != nil {
+		close(ch)
+		delete(c.waiting, sandboxID)
+	}
+}
+
+func (c *changes) wakeAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, ch := range c.waiting {
+		close(ch)
+	}
+	clear(c.waiting)
+}

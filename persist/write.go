@@ -1,0 +1,240 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// groupLimit is how many waiting writes share one transaction; more only adds latency (facts: group commit
+// peaks near 100 concurrent writers).
+const groupLimit = 1024
+
+// Entry is one step of one sandbox, recorded whole or not at all.
+type Entry struct {
+	SandboxID string
+	// After is the sequence of the newest event that the caller knows; Events continue from it.
+	After  uint64
+	Events []*agboxv1.SandboxEvent
+
+	// Create reserves SandboxID for ever and keeps the spec.
+	Create *agboxv1.CreateSpec
+	// StartExec reserves its exec id for ever and keeps the request.
+	StartExec *agboxv1.CreateExecRequest
+	// CancelExec keeps in mind that the cancel of this exec was accepted.
+	CancelExec string
+
+	At time.Time
+}
+
+type write struct {
+	apply func(*bbolt.Tx) error
+	// changed is the sandbox whose readers wake once this is durable.
+	changed string
+	err     error
+	done    chan struct{}
+}
+
+// Append records e and returns once it is on disk. It fails with ErrSandboxIDTaken, ErrExecIDTaken or
+// ErrConflict when e does not fit what is recorded, and with ErrNoSpace or ErrClosed; a failed entry leaves
+// no trace, and does not disturb the entries of others.
+func (db *DB) Append(e Entry) error {
+	return db.write(e.SandboxID, func(tx *bbolt.Tx) error { return e.apply(tx) })
+}
+
+func (db *DB) write(changed string, apply func(*bbolt.Tx) error) error {
+	w := &write{apply: apply, changed: changed, done: make(chan struct{})}
+	select {
+	case db.queue <- w:
+		<-w.done
+		return w.err
+	case <-db.closing:
+		return ErrClosed
+	}
+}
+
+// writeLoop is the only writer. The queue is unbuffered, so whoever handed in a write is waiting for it, and
+// when closing is seen nobody is left behind.
+func (db *DB) writeLoop() {
+	defer db.written.Done()
+	for {
+		select {
+		case first := <-db.queue:
+			db.commit(db.gather(first))
+		case <-db.closing:
+			return
+		}
+	}
+}
+
+func (db *DB) gather(first *write) []*write {
+	group := []*write{first}
+	for len(group) < groupLimit {
+		select {
+		case w := <-db.queue:
+			group = append(group, w)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+func (db *DB) commit(group []*write) {
+	err := db.bolt.Update(func(tx *bbolt.Tx) error {
+		for _, w := range group {
+			w.err = w.apply(tx)
+			// A refusal was found before anything was put; any other error may have left half of a write
+			// behind, so the transaction must not commit.
+			if w.err != nil && !isRefusal(w.err) {
+				return w.err
+			}
+		}
+		return nil
+	})
+	if err != nil && len(group) > 1 {
+		// One write that cannot be stored must not fail its neighbours.
+		for _, w := range group {
+			db.commit([]*write{w})
+		}
+		return
+	}
+	for _, w := range group {
+		if err != nil {
+			w.err = writeError(err)
+		}
+		if w.err == nil && w.changed != "" {
+			db.changes.wake(w.changed)
+		}
+		close(w.done)
+	}
+}
+
+func isRefusal(err error) bool {
+	for _, refusal := range []error{ErrSandboxIDTaken, ErrExecIDTaken, ErrConflict, ErrNoSandbox, ErrNoExec} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
+}
+
+// apply checks everything before it puts anything.
+func (e Entry) apply(tx *bbolt.Tx) error {
+	if e.Create != nil && tx.Bucket(sandboxIDs).Get([]byte(e.SandboxID)) != nil {
+		return fmt.Errorf("%w: %s", ErrSandboxIDTaken, e.SandboxID)
+	}
+	if e.Create == nil && tx.Bucket(configs).Get([]byte(e.SandboxID)) == nil {
+		return fmt.Errorf("%w: %s", ErrNoSandbox, e.SandboxID)
+	}
+	if e.StartExec != nil && tx.Bucket(execIDs).Get([]byte(e.StartExec.ExecId)) != nil {
+		return fmt.Errorf("%w: %s", ErrExecIDTaken, e.StartExec.ExecId)
+	}
+	if newest := newestSequence(tx.Bucket(eventsOf(e.SandboxID))); newest != e.After {
+		return fmt.Errorf("%w: sandbox %s is at %d, the entry follows %d", ErrConflict, e.SandboxID, newest, e.After)
+	}
+	return e.put(tx)
+}
+
+func (e Entry) put(tx *bbolt.Tx) error {
+	if e.Create != nil {
+		if err := putMessage(tx.Bucket(configs), []byte(e.SandboxID), e.Create); err != nil {
+			return err
+		}
+		if err := tx.Bucket(sandboxIDs).Put([]byte(e.SandboxID), encodeTime(e.At)); err != nil {
+			return err
+		}
+	}
+	if e.StartExec != nil {
+		if err := e.putExec(tx); err != nil {
+			return err
+		}
+	}
+	if e.CancelExec != "" {
+		cancels, err := tx.CreateBucketIfNotExists(execCancelsOf(e.SandboxID))
+		if err != nil {
+			return err
+		}
+		if err := cancels.Put([]byte(e.CancelExec), encodeTime(e.At)); err != nil {
+			return err
+		}
+	}
+	return e.putEvents(tx)
+}
+
+func (e Entry) putExec(tx *bbolt.Tx) error {
+	id := []byte(e.StartExec.ExecId)
+	if err := tx.Bucket(execIDs).Put(id, encodeTime(e.At)); err != nil {
+		return err
+	}
+	configs, err := tx.CreateBucketIfNotExists(execConfigsOf(e.SandboxID))
+	if err != nil {
+		return err
+	}
+	if err := putMessage(configs, id, e.StartExec); err != nil {
+		return err
+	}
+	return putMessage(tx.Bucket(execIndex), id, &agboxv1.ExecStatus{SandboxId: e.SandboxID})
+}
+
+func (e Entry) putEvents(tx *bbolt.Tx) error {
+	if len(e.Events) == 0 {
+		return nil
+	}
+	events, err := tx.CreateBucketIfNotExists(eventsOf(e.SandboxID))
+	if err != nil {
+		return err
+	}
+	events.FillPercent = 1 // keys only ever grow, so pages need no room for later inserts
+	for i, event := range e.Events {
+		if want := e.After + uint64(i) + 1; event.Sequence != want {
+			return fmt.Errorf("persist: event of %s has sequence %d, want %d", e.SandboxID, event.Sequence, want)
+		}
+		if err := putMessage(events, encodeUint(event.Sequence), event); err != nil {
+			return err
+		}
+		if err := e.index(tx, event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// index keeps what would otherwise need a search of the log.
+func (e Entry) index(tx *bbolt.Tx, event *agboxv1.SandboxEvent) error {
+	switch event.EventType {
+	case agboxv1.EventType_SANDBOX_DELETED:
+		return tx.Bucket(deletedTimes).Put([]byte(e.SandboxID), encodeTime(event.OccurredAt.AsTime()))
+	case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
+		id := []byte(event.GetExec().GetExecId())
+		if cancels := tx.Bucket(execCancelsOf(e.SandboxID)); cancels != nil {
+			if err := cancels.Delete(id); err != nil {
+				return err
+			}
+		}
+		return putMessage(tx.Bucket(execIndex), id,
+			&agboxv1.ExecStatus{SandboxId: e.SandboxID, LastEventSequence: event.Sequence})
+	}
+	return nil
+}
+
+func putMessage(bucket *bbolt.Bucket, key []byte, m proto.Message) error {
+	value, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return bucket.Put(key, value)
+}
+
+func newestSequence(events *bbolt.Bucket) uint64 {
+	if events == nil {
+		return 0
+	}
+	key, _ := events.Cursor().Last()
+	return decodeUint(key)
+}

@@ -1,0 +1,82 @@
+// Package sdk drives agboxd from Go: sandboxes, commands in them, and the events that tell what
+// happens, in plain Go types.
+//
+//	client, err := sdk.New()
+//	box, err := client.CreateSandbox(ctx, sdk.Spec{Image: "debian:12"})
+//	result, err := client.Run(ctx, box.ID, []string{"uname", "-a"})
+//	err = client.Delete(ctx, box.ID)
+//
+// What takes time waits until it is done, unless WithWait(false) is given; only CreateExec does not
+// wait unless told to. Waiting follows the sandbox's events and goes on over a restart of the
+// daemon; the context ends it, but never what it waits for.
+//
+// Errors of the daemon are *Error and match the Err values with errors.Is.
+package sdk
+
+import (
+	"context"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
+)
+
+// Client talks to the daemon of the calling user. It is safe for concurrent use.
+type Client struct {
+	raw    *raw.Client
+	broken func(error)
+}
+
+// Option changes what New returns.
+type Option func(*options)
+
+type options struct {
+	dial   []raw.Option
+	broken func(error)
+}
+
+// WithSocket uses this socket instead of the user's own.
+func WithSocket(path string) Option {
+	return func(o *options) { o.dial = append(o.dial, raw.WithSocket(path)) }
+}
+
+// WithBrokenStream has f called each time that an event stream broke and before it is opened again,
+// from the goroutine that waits for the events; f must not block.
+func WithBrokenStream(f func(error)) Option {
+	return func(o *options) { o.broken = f }
+}
+
+// New returns a client; it connects with the first call, so the daemon need not run yet. Close must
+// follow.
+func New(opts ...Option) (*Client, error) {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	conn, err := raw.Dial(o.dial...)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{raw: conn, broken: o.broken}, nil
+}
+
+// Close ends the connection; what still waits fails.
+func (c *Client) Close() error { return c.raw.Close() }
+
+// Raw returns the connection itself, for what needs requests and responses as they travel. Close
+// closes it.
+func (c *Client) Raw() *raw.Client { return c.raw }
+
+// Daemon is who answers on the socket.
+type Daemon struct {
+	Name    string
+	Version string
+}
+
+// Ping asks the daemon who it is.
+func (c *Client) Ping(ctx context.Context) (Daemon, error) {
+	resp, err := c.raw.Ping(ctx, &agboxv1.PingRequest{})
+	if err != nil {
+		return Daemon{}, err
+	}
+	return Daemon{Name: resp.GetDaemon(), Version: resp.GetVersion()}, nil
+}

@@ -1,0 +1,170 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// State is where a sandbox is in its life.
+type State string
+
+// A daemon newer than this package may know others.
+const (
+	StatePending  State = "PENDING"
+	StateReady    State = "READY"
+	StateFailed   State = "FAILED"
+	StateStopped  State = "STOPPED"
+	StateDeleting State = "DELETING"
+	StateDeleted  State = "DELETED"
+)
+
+// Sandbox is a sandbox as it was when the daemon was asked.
+type Sandbox struct {
+	ID    string
+	State State
+	Image string
+	// Labels and services as the spec gave them.
+	Labels           map[string]string
+	RequiredServices []Service
+	OptionalServices []Service
+	CreatedAt        time.Time
+	StateChangedAt   time.Time
+	// LastEventSequence is the newest event's; a subscription from it misses nothing.
+	LastEventSequence uint64
+	// Set while FAILED.
+	ErrorCode    string
+	ErrorMessage string
+}
+
+// Filter selects sandboxes; the zero value selects all that are not deleted.
+type Filter struct {
+	Labels         map[string]string // a sandbox must carry all of them
+	IncludeDeleted bool
+}
+
+// CreateSandbox creates a sandbox and waits until it is READY. Whenever the sandbox was accepted,
+// the value returned has its ID, also beside an error: *SandboxFailedError, *SandboxDeletedError or
+// the context's. It is not deleted then.
+func (c *Client) CreateSandbox(ctx context.Context, spec Spec, opts ...CreateOption) (Sandbox, error) {
+	call := createCall{waiting: waiting{wait: true}}
+	for _, opt := range opts {
+		opt.create(&call)
+	}
+	resp, err := c.raw.CreateSandbox(ctx, &agboxv1.CreateSandboxRequest{
+		CreateSpec: spec.proto(), SandboxId: call.id, ConfigYaml: call.config,
+	})
+	if err != nil {
+		return Sandbox{}, err
+	}
+	box := sandboxOf(resp.GetSandbox())
+	if !call.wait {
+		return box, nil
+	}
+	err = c.await(ctx, box.ID, box.LastEventSequence, call.waiting, func(e Event) (bool, error) {
+		if e.State != box.State {
+			box.State, box.StateChangedAt = e.State, e.Time
+		}
+		box.LastEventSequence = e.Sequence
+		if e.Type == EventSandboxFailed {
+			box.ErrorCode, box.ErrorMessage = e.ErrorCode, e.ErrorMessage
+		}
+		return until(EventSandboxReady)(e)
+	})
+	return box, err
+}
+
+// GetSandbox returns the sandbox, deleted ones too as long as their history is kept.
+func (c *Client) GetSandbox(ctx context.Context, id string) (Sandbox, error) {
+	resp, err := c.raw.GetSandbox(ctx, &agboxv1.GetSandboxRequest{SandboxId: id})
+	if err != nil {
+		return Sandbox{}, err
+	}
+	return sandboxOf(resp.GetSandbox()), nil
+}
+
+// ListSandboxes returns what the filter selects, newest first.
+func (c *Client) ListSandboxes(ctx context.Context, filter Filter) ([]Sandbox, error) {
+	resp, err := c.raw.ListSandboxes(ctx, &agboxv1.ListSandboxesRequest{
+		IncludeDeleted: filter.IncludeDeleted, LabelSelector: filter.Labels,
+	})
+	if err != nil {
+		return nil, err
+	}
+	boxes := make([]Sandbox, 0, len(resp.GetSandboxes()))
+	for _, h := range resp.GetSandboxes() {
+		boxes = append(boxes, sandboxOf(h))
+	}
+	return boxes, nil
+}
+
+// Resume starts a STOPPED sandbox again and waits until it is READY.
+func (c *Client) Resume(ctx context.Context, id string, opts ...WaitOption) error {
+	return c.change(ctx, id, EventSandboxReady, waits(opts), func() error {
+		_, err := c.raw.ResumeSandbox(ctx, &agboxv1.ResumeSandboxRequest{SandboxId: id})
+		return err
+	})
+}
+
+// Stop ends what runs in a READY sandbox and waits until it is STOPPED. Its files stay.
+func (c *Client) Stop(ctx context.Context, id string, opts ...WaitOption) error {
+	return c.change(ctx, id, EventSandboxStopped, waits(opts), func() error {
+		_, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id})
+		return err
+	})
+}
+
+// Delete removes a sandbox in whatever state and waits until nothing of it is left. Deleting twice
+// is no error.
+func (c *Client) Delete(ctx context.Context, id string, opts ...WaitOption) error {
+	if _, err := c.raw.DeleteSandbox(ctx, &agboxv1.DeleteSandboxRequest{SandboxId: id}); err != nil {
+		return err
+	}
+	return c.awaitDeleted(ctx, id, waits(opts))
+}
+
+// DeleteSandboxes deletes all sandboxes that carry the labels, of which there must be at least one,
+// and waits until they are gone. It returns the ids of those whose deletion was accepted, also
+// beside an error.
+func (c *Client) DeleteSandboxes(ctx context.Context, labels map[string]string, opts ...WaitOption) ([]string, error) {
+	resp, err := c.raw.DeleteSandboxes(ctx, &agboxv1.DeleteSandboxesRequest{LabelSelector: labels})
+	if err != nil {
+		return nil, err
+	}
+	var failures []error
+	for _, id := range resp.GetDeletedSandboxIds() {
+		failures = append(failures, c.awaitDeleted(ctx, id, waits(opts)))
+	}
+	return resp.GetDeletedSandboxIds(), errors.Join(failures...)
+}
+
+func sandboxOf(h *agboxv1.SandboxHandle) Sandbox {
+	return Sandbox{
+		ID:                h.GetSandboxId(),
+		State:             stateOf(h.GetState()),
+		Image:             h.GetImage(),
+		Labels:            h.GetLabels(),
+		RequiredServices:  servicesOf(h.GetRequiredServices()),
+		OptionalServices:  servicesOf(h.GetOptionalServices()),
+		CreatedAt:         timeOf(h.GetCreatedAt()),
+		StateChangedAt:    timeOf(h.GetStateChangedAt()),
+		LastEventSequence: h.GetLastEventSequence(),
+		ErrorCode:         h.GetErrorCode(),
+		ErrorMessage:      h.GetErrorMessage(),
+	}
+}
+
+func stateOf(s agboxv1.SandboxState) State {
+	return State(strings.TrimPrefix(s.String(), "SANDBOX_STATE_"))
+}
+
+func timeOf(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}

@@ -1,0 +1,279 @@
+package sdk_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/agbox-dev/agbox/sdk/sdktest"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T, opts ...sdk.Option) (*sdk.Client, *sdktest.Daemon, string) {
+	t.Helper()
+	d, socket := sdktest.Start(t)
+	c, err := sdk.New(append(opts, sdk.WithSocket(socket))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c, d, socket
+}
+
+func ready(t *testing.T, c *sdk.Client) sdk.Sandbox {
+	t.Helper()
+	box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: "debian"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return box
+}
+
+// then appends the events when the first waiter has subscribed, and not before.
+func then(d *sdktest.Daemon, events ...*agboxv1.SandboxEvent) {
+	var once sync.Once
+	d.OnSubscribe(func(id string) {
+		once.Do(func() {
+			for _, event := range events {
+				d.Append(id, event)
+			}
+		})
+	})
+}
+
+func event(kind agboxv1.EventType) *agboxv1.SandboxEvent {
+	return &agboxv1.SandboxEvent{EventType: kind}
+}
+
+func failed(code, message string) *agboxv1.SandboxEvent {
+	return &agboxv1.SandboxEvent{EventType: agboxv1.EventType_SANDBOX_FAILED, Details: &agboxv1.SandboxEvent_SandboxPhase{
+		SandboxPhase: &agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: message}}}
+}
+
+func TestCreateWaits(t *testing.T) {
+	tests := []struct {
+		name   string
+		events []*agboxv1.SandboxEvent
+		state  sdk.State
+		want   error
+	}{
+		{"ready", []*agboxv1.SandboxEvent{event(agboxv1.EventType_SANDBOX_PREPARING), event(agboxv1.EventType_SANDBOX_READY)}, sdk.StateReady, nil},
+		{"failed", []*agboxv1.SandboxEvent{failed("SANDBOX_CREATE_FAILED", "no disk")}, sdk.StateFailed,
+			&sdk.SandboxFailedError{ID: "box1", Code: "SANDBOX_CREATE_FAILED", Message: "no disk"}},
+		{"deleted", []*agboxv1.SandboxEvent{event(agboxv1.EventType_SANDBOX_DELETE_REQUESTED), event(agboxv1.EventType_SANDBOX_DELETED)}, sdk.StateDeleting,
+			&sdk.SandboxDeletedError{ID: "box1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, d, _ := start(t)
+			then(d, tt.events...)
+			seen := 0
+			box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: sdktest.ImageHold}, sdk.WithSandboxID("box1"),
+				sdk.WithProgress(func(sdk.Event) { seen++ }))
+			if !reflect.DeepEqual(err, tt.want) || box.ID != "box1" || box.State != tt.state {
+				t.Fatalf("got %+v, %v", box, err)
+			}
+			if box.LastEventSequence != uint64(1+seen) || seen == 0 {
+				t.Errorf("sequence %d after %d events", box.LastEventSequence, seen)
+			}
+		})
+	}
+}
+
+func TestCreateWithoutWaiting(t *testing.T) {
+	c, _, _ := start(t)
+	box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: sdktest.ImageHold}, sdk.WithWait(false))
+	if err != nil || box.State != sdk.StatePending || box.LastEventSequence != 1 {
+		t.Fatalf("got %+v, %v", box, err)
+	}
+}
+
+func TestCreateGivesUpWithItsContext(t *testing.T) {
+	c, d, _ := start(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	d.OnSubscribe(func(string) { cancel() })
+	box, err := c.CreateSandbox(ctx, sdk.Spec{Image: sdktest.ImageHold}, sdk.WithSandboxID("box1"))
+	if !errors.Is(err, context.Canceled) || box.ID != "box1" {
+		t.Fatalf("got %+v, %v", box, err)
+	}
+}
+
+func TestWaitSurvivesARestart(t *testing.T) {
+	broken := make(chan struct{}, 1)
+	c, d, socket := start(t, sdk.WithBrokenStream(func(error) {
+		select {
+		case broken <- struct{}{}:
+		default:
+		}
+	}))
+	subscribed, down := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	d.OnSubscribe(func(string) { once.Do(func() { close(subscribed) }) })
+	go func() {
+		defer close(down)
+		<-subscribed
+		d.Shutdown()
+		d.Append("box1", event(agboxv1.EventType_SANDBOX_READY))
+		<-broken
+		if err := d.Serve(socket); err != nil {
+			t.Error(err)
+		}
+	}()
+	box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: sdktest.ImageHold}, sdk.WithSandboxID("box1"))
+	<-down
+	if err != nil || box.State != sdk.StateReady {
+		t.Fatalf("got %+v, %v", box, err)
+	}
+}
+
+func TestSpecTravelsWhole(t *testing.T) {
+	c, d, _ := start(t)
+	spec := sdk.Spec{
+		Image:        "debian",
+		Mounts:       []sdk.Mount{{Source: "/src", Target: "/workspace", Writable: true}},
+		Copies:       []sdk.Copy{{Source: "/data", Target: "/data", Exclude: []string{"*.o"}}},
+		BuiltinTools: []string{"git"},
+		RequiredServices: []sdk.Service{{Name: "db", Image: "postgres", Env: map[string]string{"A": "b"},
+			Healthcheck:        &sdk.Healthcheck{Test: []string{"CMD", "true"}, Interval: time.Second, Retries: 3},
+			PostStartOnPrimary: []string{"migrate"}}},
+		OptionalServices: []sdk.Service{{Name: "web", Image: "nginx"}},
+		Labels:           map[string]string{"team": "a"},
+		Env:              map[string]string{"K": "v"},
+		IdleTTL:          sdk.NeverIdle,
+	}
+	box, err := c.CreateSandbox(t.Context(), spec, sdk.WithSandboxID("box1"), sdk.WithConfigYAML([]byte("image: x\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &agboxv1.CreateSandboxRequest{SandboxId: "box1", ConfigYaml: []byte("image: x\n"), CreateSpec: &agboxv1.CreateSpec{
+		Image:        "debian",
+		Mounts:       []*agboxv1.MountSpec{{Source: "/src", Target: "/workspace", Writable: true}},
+		Copies:       []*agboxv1.CopySpec{{Source: "/data", Target: "/data", ExcludePatterns: []string{"*.o"}}},
+		BuiltinTools: []string{"git"},
+		RequiredServices: []*agboxv1.ServiceSpec{{Name: "db", Image: "postgres", Envs: map[string]string{"A": "b"},
+			Healthcheck:        &agboxv1.HealthcheckConfig{Test: []string{"CMD", "true"}, Interval: durationpb.New(time.Second), Retries: 3},
+			PostStartOnPrimary: []string{"migrate"}}},
+		OptionalServices: []*agboxv1.ServiceSpec{{Name: "web", Image: "nginx"}},
+		Labels:           map[string]string{"team": "a"},
+		Envs:             map[string]string{"K": "v"},
+		IdleTtl:          durationpb.New(0),
+	}}
+	if got := d.Created(); !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if !reflect.DeepEqual(box.RequiredServices, spec.RequiredServices) || !reflect.DeepEqual(box.OptionalServices, spec.OptionalServices) {
+		t.Errorf("services came back as %+v, %+v", box.RequiredServices, box.OptionalServices)
+	}
+
+	for ttl, want := range map[time.Duration]*durationpb.Duration{0: nil, time.Minute: durationpb.New(time.Minute)} {
+		if _, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: "debian", IdleTTL: ttl}); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Created().GetCreateSpec().GetIdleTtl(); !proto.Equal(got, want) {
+			t.Errorf("IdleTTL %v travels as %v", ttl, got)
+		}
+	}
+}
+
+func TestLife(t *testing.T) {
+	c, _, _ := start(t)
+	ctx := t.Context()
+	if daemon, err := c.Ping(ctx); err != nil || daemon != (sdk.Daemon{Name: "agboxd", Version: "test"}) {
+		t.Fatalf("ping: %+v, %v", daemon, err)
+	}
+	box := ready(t, c)
+	if err := c.Resume(ctx, box.ID); !errors.Is(err, sdk.ErrSandboxInvalidState) {
+		t.Errorf("resume of READY: %v", err)
+	}
+	for _, step := range []struct {
+		do   func() error
+		want sdk.State
+	}{
+		{func() error { return c.Stop(ctx, box.ID) }, sdk.StateStopped},
+		{func() error { return c.Resume(ctx, box.ID) }, sdk.StateReady},
+		{func() error { return c.Delete(ctx, box.ID) }, sdk.StateDeleted},
+		{func() error { return c.Delete(ctx, box.ID) }, sdk.StateDeleted},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("to %s: %v", step.want, err)
+		}
+		if got, err := c.GetSandbox(ctx, box.ID); err != nil || got.State != step.want {
+			t.Fatalf("got %s, %v; want %s", got.State, err, step.want)
+		}
+	}
+	if err := c.Stop(ctx, box.ID, sdk.WithWait(false)); !errors.Is(err, sdk.ErrSandboxInvalidState) {
+		t.Errorf("stop of DELETED: %v", err)
+	}
+	if err := c.Delete(ctx, "none"); !errors.Is(err, sdk.ErrSandboxNotFound) {
+		t.Errorf("delete of nothing: %v", err)
+	}
+}
+
+func TestDeleteOfAFailedSandbox(t *testing.T) {
+	c, _, _ := start(t)
+	box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: sdktest.ImageBroken})
+	if failed := (*sdk.SandboxFailedError)(nil); !errors.As(err, &failed) || failed.Code != "SANDBOX_CREATE_FAILED" {
+		t.Fatalf("create: %v", err)
+	}
+	if err := c.Delete(t.Context(), box.ID); err != nil {
+		t.Errorf("an older failure counted: %v", err)
+	}
+}
+
+func TestLists(t *testing.T) {
+	c, _, _ := start(t)
+	ctx := t.Context()
+	create := func(id, team string) {
+		if _, err := c.CreateSandbox(ctx, sdk.Spec{Image: "debian", Labels: map[string]string{"team": team}}, sdk.WithSandboxID(id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ids := func(filter sdk.Filter) (ids []string) {
+		boxes, err := c.ListSandboxes(ctx, filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, box := range boxes {
+			ids = append(ids, box.ID)
+		}
+		return ids
+	}
+	create("box1", "a")
+	create("box2", "b")
+	create("box3", "a")
+	if got := ids(sdk.Filter{Labels: map[string]string{"team": "a"}}); !reflect.DeepEqual(got, []string{"box3", "box1"}) {
+		t.Errorf("by label: %v", got)
+	}
+	deleted, err := c.DeleteSandboxes(ctx, map[string]string{"team": "a"})
+	if err != nil || !reflect.DeepEqual(deleted, []string{"box1", "box3"}) {
+		t.Errorf("deleted %v, %v", deleted, err)
+	}
+	if got := ids(sdk.Filter{}); !reflect.DeepEqual(got, []string{"box2"}) {
+		t.Errorf("left: %v", got)
+	}
+	if got := ids(sdk.Filter{IncludeDeleted: true}); len(got) != 3 {
+		t.Errorf("with deleted: %v", got)
+	}
+	if _, err := c.DeleteSandboxes(ctx, nil); !errors.Is(err, sdk.ErrInvalidArgument) {
+		t.Errorf("empty selector: %v", err)
+	}
+}
+
+func TestErrorsAreTyped(t *testing.T) {
+	c, d, _ := start(t)
+	d.Refuse("GetSandbox", sdktest.Refusal(codes.OutOfRange, "SOMETHING_NEW", "say so", "sandbox_id", "box1"))
+	_, err := c.GetSandbox(t.Context(), "box1")
+	if e := (*sdk.Error)(nil); !errors.As(err, &e) || e.Reason != "SOMETHING_NEW" || e.Metadata["sandbox_id"] != "box1" || err.Error() != "say so" {
+		t.Fatalf("got %#v", err)
+	}
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/agbox-dev/agbox/actors"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+func (s *Server) CreateExec(ctx context.Context, req *agboxv1.CreateExecRequest) (*agboxv1.CreateExecResponse, error) {
+	if err := spec.ValidateExec(req); err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId, "exec_id", req.ExecId)
+	}
+	if req.ExecId == "" {
+		req = proto.CloneOf(req)
+		req.ExecId = uuid.NewString()
+	}
+	if err := s.system.StartExec(ctx, req); err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId, "exec_id", req.ExecId)
+	}
+	response := &agboxv1.CreateExecResponse{ExecId: req.ExecId}
+	response.StdoutLogPath, response.StderrLogPath = s.runtime.ExecLogs(req.SandboxId, req.ExecId)
+	return response, nil
+}
+
+func (s *Server) CancelExec(ctx context.Context, req *agboxv1.CancelExecRequest) (*agboxv1.AcceptedResponse, error) {
+	if err := s.system.CancelExec(ctx, req.ExecId); err != nil {
+		return nil, s.fail(err, "exec_id", req.ExecId)
+	}
+	return &agboxv1.AcceptedResponse{Accepted: true}, nil
+}
+
+func (s *Server) GetExec(_ context.Context, req *agboxv1.GetExecRequest) (*agboxv1.GetExecResponse, error) {
+	exec, err := s.db.Exec(req.ExecId)
+	if err != nil {
+		return nil, s.fail(err, "exec_id", req.ExecId)
+	}
+	return &agboxv1.GetExecResponse{Exec: s.status(exec)}, nil
+}
+
+// ListActiveExecs lists the running execs of one sandbox, or of all, newest first.
+func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecsRequest) (*agboxv1.ListActiveExecsResponse, error) {
+	var views []actors.View
+	var err error
+	if req.SandboxId != nil {
+		views = make([]actors.View, 1)
+		views[0], err = s.system.Sandbox(req.GetSandboxId())
+	} else {
+		views, err = s.matching(nil)
+	}
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.GetSandboxId())
+	}
+	response := &agboxv1.ListActiveExecsResponse{}
+	for _, view := range views {
+		ids := runningIDs(view.State)
+		slices.Reverse(ids)
+		for _, id := range ids {
+			exec, err := s.db.Exec(id)
+			if err != nil {
+				return nil, s.fail(err, "exec_id", id)
+			}
+			if exec.End == nil { // it may have ended since the list was taken
+				response.Execs = append(response.Execs, s.status(exec))
+			}
+		}
+	}
+	return response, nil
+}

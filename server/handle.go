@@ -1,0 +1,117 @@
+package server
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// handle is a sandbox as clients see it.
+func handle(v actors.View) *agboxv1.SandboxHandle {
+	return &agboxv1.SandboxHandle{
+		SandboxId:         v.State.SandboxID,
+		State:             v.State.Phase,
+		LastEventSequence: v.State.Sequence,
+		RequiredServices:  v.Spec.RequiredServices,
+		OptionalServices:  v.Spec.OptionalServices,
+		Labels:            v.Spec.Labels,
+		CreatedAt:         timestamppb.New(v.State.CreatedAt),
+		Image:             v.Spec.Image,
+		ErrorCode:         v.State.ErrorCode,
+		ErrorMessage:      v.State.ErrorMessage,
+		StateChangedAt:    timestamppb.New(v.State.ChangedAt),
+	}
+}
+
+func newestFirst(a, b actors.View) int {
+	return cmp.Or(b.State.CreatedAt.Compare(a.State.CreatedAt), strings.Compare(a.State.SandboxID, b.State.SandboxID))
+}
+
+// status is an exec as clients see it.
+func (s *Server) status(exec persist.Exec) *agboxv1.ExecStatus {
+	request := exec.Request
+	status := &agboxv1.ExecStatus{
+		ExecId:            request.ExecId,
+		SandboxId:         request.SandboxId,
+		State:             agboxv1.ExecState_EXEC_STATE_RUNNING,
+		Command:           request.Command,
+		Cwd:               request.Cwd,
+		EnvOverrides:      request.EnvOverrides,
+		LastEventSequence: exec.Newest,
+	}
+	status.StdoutLogPath, status.StderrLogPath = s.runtime.ExecLogs(request.SandboxId, request.ExecId)
+	if end := exec.End.GetExec(); end != nil {
+		status.State = end.ExecState
+		status.ExitCode, status.Signal = end.ExitCode, end.Signal
+		status.Error, status.ErrorCode = end.ErrorMessage, end.ErrorCode
+		status.StartedAt, status.EndedAt = end.StartedAt, end.EndedAt
+	}
+	return status
+}
+
+// snapshot tells the current state as events: one for the sandbox, one for each running exec, oldest first.
+func snapshot(v actors.View) []*agboxv1.SandboxEvent {
+	state := v.State
+	phase := &agboxv1.SandboxPhaseDetails{ErrorCode: state.ErrorCode, ErrorMessage: state.ErrorMessage}
+	if state.Operation == lifecycle.Stopping || state.Phase == lifecycle.Stopped ||
+		state.Phase == lifecycle.Deleting || state.Phase == lifecycle.Deleted {
+		phase.Reason = state.Reason
+	}
+	current := func(kind agboxv1.EventType) *agboxv1.SandboxEvent {
+		return &agboxv1.SandboxEvent{
+			EventId: state.SandboxID + "/snapshot", Sequence: state.Sequence, SandboxId: state.SandboxID,
+			EventType: kind, OccurredAt: timestamppb.New(state.ChangedAt), Snapshot: true, SandboxState: state.Phase,
+		}
+	}
+	sandbox := current(snapshotKind(state))
+	sandbox.Details = &agboxv1.SandboxEvent_SandboxPhase{SandboxPhase: phase}
+	events := []*agboxv1.SandboxEvent{sandbox}
+	for _, id := range runningIDs(state) {
+		exec := current(agboxv1.EventType_EXEC_STARTED)
+		exec.EventId += "/" + id
+		exec.OccurredAt = timestamppb.New(state.Running[id])
+		exec.Details = &agboxv1.SandboxEvent_Exec{Exec: &agboxv1.ExecEventDetails{
+			ExecId: id, ExecState: agboxv1.ExecState_EXEC_STATE_RUNNING,
+		}}
+		events = append(events, exec)
+	}
+	return events
+}
+
+func snapshotKind(state lifecycle.State) agboxv1.EventType {
+	switch state.Phase {
+	case lifecycle.Ready:
+		if state.Operation == lifecycle.Stopping {
+			return agboxv1.EventType_SANDBOX_STOP_REQUESTED
+		}
+		return agboxv1.EventType_SANDBOX_READY
+	case lifecycle.Failed:
+		return agboxv1.EventType_SANDBOX_FAILED
+	case lifecycle.Stopped:
+		return agboxv1.EventType_SANDBOX_STOPPED
+	case lifecycle.Deleting:
+		return agboxv1.EventType_SANDBOX_DELETE_REQUESTED
+	case lifecycle.Deleted:
+		return agboxv1.EventType_SANDBOX_DELETED
+	}
+	return agboxv1.EventType_SANDBOX_ACCEPTED
+}
+
+// runningIDs lists the running execs, oldest first.
+func runningIDs(state lifecycle.State) []string {
+	ids := make([]string, 0, len(state.Running))
+	for id := range state.Running {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(state.Running[a].Compare(state.Running[b]), strings.Compare(a, b))
+	})
+	return ids
+}

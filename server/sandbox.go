@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+func (s *Server) Ping(context.Context, *agboxv1.PingRequest) (*agboxv1.PingResponse, error) {
+	return &agboxv1.PingResponse{Version: s.config.Version, Daemon: "agboxd"}, nil
+}
+
+func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
+	id := req.SandboxId
+	if id == "" {
+		id = uuid.NewString()
+	}
+	resolved, err := spec.Resolve(req, s.config.Host)
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	if field := unsupported(resolved.Spec); field != "" {
+		return nil, newStatus(codes.Unimplemented, reasonUnsupported,
+			field+" is not supported by this version of agboxd: leave it out", map[string]string{"field": field})
+	}
+	for _, skipped := range resolved.Skipped {
+		s.log.Info("builtin tool mount skipped", "sandbox_id", id, "why", skipped)
+	}
+	view, err := s.system.Create(ctx, id, accepted(resolved))
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", id)
+	}
+	return &agboxv1.CreateSandboxResponse{Sandbox: handle(view)}, nil
+}
+
+func unsupported(spec *agboxv1.CreateSpec) string {
+	switch {
+	case len(spec.Copies) > 0:
+		return "create_spec.copies"
+	case len(spec.RequiredServices) > 0:
+		return "create_spec.required_services"
+	case len(spec.OptionalServices) > 0:
+		return "create_spec.optional_services"
+	}
+	return ""
+}
+
+// accepted is the spec as it is kept: what the builtin tools stand for on this host included, so that it means
+// the same at any later time.
+func accepted(resolved *spec.Resolved) *agboxv1.CreateSpec {
+	final := resolved.Spec
+	final.Mounts = nil
+	for _, m := range resolved.Mounts {
+		final.Mounts = append(final.Mounts, &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable})
+	}
+	for key, value := range resolved.Envs {
+		if final.Envs == nil {
+			final.Envs = map[string]string{}
+		}
+		final.Envs[key] = value
+	}
+	return final
+}
+
+func (s *Server) GetSandbox(_ context.Context, req *agboxv1.GetSandboxRequest) (*agboxv1.GetSandboxResponse, error) {
+	view, err := s.system.Sandbox(req.SandboxId)
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	return &agboxv1.GetSandboxResponse{Sandbox: handle(view)}, nil
+}
+
+func (s *Server) ListSandboxes(_ context.Context, req *agboxv1.ListSandboxesRequest) (*agboxv1.ListSandboxesResponse, error) {
+	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
+		return nil, s.fail(err)
+	}
+	views, err := s.matching(req.LabelSelector)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	response := &agboxv1.ListSandboxesResponse{}
+	for _, view := range views {
+		if req.IncludeDeleted || view.State.Phase != lifecycle.Deleted {
+			response.Sandboxes = append(response.Sandboxes, handle(view))
+		}
+	}
+	return response, nil
+}
+
+// matching returns the sandboxes that carry every label of the selector, newest first.
+func (s *Server) matching(selector map[string]string) ([]actors.View, error) {
+	views, err := s.system.Sandboxes(func(spec *agboxv1.CreateSpec) bool {
+		for key, want := range selector {
+			if value, found := spec.Labels[key]; !found || value != want {
+				return false
+			}
+		}
+		return true
+	})
+	slices.SortFunc(views, newestFirst)
+	return views, err
+}
+
+func (s *Server) ResumeSandbox(ctx context.Context, req *agboxv1.ResumeSandboxRequest) (*agboxv1.AcceptedResponse, error) {
+	return s.request(ctx, req.SandboxId, lifecycle.Resume{})
+}
+
+func (s *Server) StopSandbox(ctx context.Context, req *agboxv1.StopSandboxRequest) (*agboxv1.AcceptedResponse, error) {
+	return s.request(ctx, req.SandboxId, lifecycle.Stop{Reason: lifecycle.ReasonStopRequested})
+}
+
+func (s *Server) DeleteSandbox(ctx context.Context, req *agboxv1.DeleteSandboxRequest) (*agboxv1.AcceptedResponse, error) {
+	return s.request(ctx, req.SandboxId, lifecycle.Delete{Reason: lifecycle.ReasonDeleteRequested})
+}
+
+func (s *Server) request(ctx context.Context, id string, command lifecycle.Command) (*agboxv1.AcceptedResponse, error) {
+	if _, err := s.system.Request(ctx, id, command); err != nil {
+		return nil, s.fail(err, "sandbox_id", id)
+	}
+	return &agboxv1.AcceptedResponse{Accepted: true}, nil
+}
+
+func (s *Server) DeleteSandboxes(ctx context.Context, req *agboxv1.DeleteSandboxesRequest) (*agboxv1.DeleteSandboxesResponse, error) {
+	if len(req.LabelSelector) == 0 {
+		return nil, s.fail(&spec.Error{Reason: spec.ReasonSelectorRequired, Field: "label_selector",
+			Message: "an empty selector would delete every sandbox: give at least one label"})
+	}
+	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
+		return nil, s.fail(err)
+	}
+	views, err := s.matching(req.LabelSelector)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	response := &agboxv1.DeleteSandboxesResponse{}
+	for _, view := range views {
+		if view.State.Phase == lifecycle.Deleting || view.State.Phase == lifecycle.Deleted {
+			continue
+		}
+		id := view.State.SandboxID
+		if _, err := s.system.Request(ctx, id, lifecycle.Delete{Reason: lifecycle.ReasonDeleteRequested}); err != nil {
+			return nil, s.fail(err, "sandbox_id", id)
+		}
+		response.DeletedSandboxIds = append(response.DeletedSandboxIds, id)
+	}
+	response.DeletedCount = uint32(len(response.DeletedSandboxIds))
+	return response, nil
+}

@@ -1,0 +1,214 @@
+// Package servertest runs a whole daemon inside a test: real socket, real database, real Docker.
+package servertest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/docker/docker/client"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+// Daemon is a running daemon and a client of it.
+type Daemon struct {
+	*raw.Client
+	Engine *client.Client
+	Image  string // has busybox and a user agbox
+
+	t      testing.TB
+	config dockerrt.Config
+	stop   func()
+}
+
+// Start runs a daemon on directories of its own. At the end of the test it deletes every sandbox that is left,
+// stops the daemon and fails the test when anything stays behind in Docker.
+func Start(t testing.TB) *Daemon {
+	t.Helper()
+	engine := dockertest.Engine(t)
+	// The socket's path must be short, which a test's own directory is not.
+	dir, err := os.MkdirTemp("", "agbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	d := &Daemon{
+		Engine: engine,
+		Image:  dockertest.TinyImage(t, engine, dockertest.Busybox),
+		t:      t,
+		config: dockerrt.Config{
+			Instance: filepath.Base(dir), DataDir: dir, InitPath: dockertest.InitBinary(t),
+			Pool: netip.MustParsePrefix("10.214.0.0/16"), SubnetBits: 28,
+			CreateConcurrency: 3, StopGrace: 2 * time.Second, UID: os.Getuid(), GID: os.Getgid(),
+		},
+	}
+	if d.Client, err = raw.Dial(raw.WithSocket(filepath.Join(dir, "r", "agboxd.sock"))); err != nil {
+		t.Fatal(err)
+	}
+	d.start()
+	t.Cleanup(d.end)
+	return d
+}
+
+// Restart ends the daemon as a signal does and starts it again on the same directories.
+func (d *Daemon) Restart() {
+	d.t.Helper()
+	d.stop()
+	d.start()
+}
+
+// Stop ends the daemon as a signal does and returns when it has ended.
+func (d *Daemon) Stop() { d.stop() }
+
+func (d *Daemon) start() {
+	d.t.Helper()
+	log := slog.New(slog.NewTextHandler(d.t.Output(), nil))
+	db, err := persist.Open(filepath.Join(d.config.DataDir, "ids.db"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	runtime, err := dockerrt.New(context.Background(), d.config, log)
+	if err != nil {
+		d.t.Fatal(errors.Join(err, db.Close()))
+	}
+	system, err := actors.Start(actors.Config{}, db, runtime, log)
+	if err != nil {
+		d.t.Fatal(errors.Join(err, runtime.Close(), db.Close()))
+	}
+	listener, err := server.Listen(d.Socket())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	host := spec.Host{Home: d.config.DataDir, DataDirs: []string{d.config.DataDir}}
+	service := server.New(server.Config{Version: "test", Host: host}, system, db, runtime, log)
+	served := make(chan error, 1)
+	go func() { served <- service.Serve(listener) }()
+	stopped := false
+	d.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		service.Shutdown()
+		if err := errors.Join(<-served); err != nil {
+			d.t.Error(err)
+		}
+		system.Shutdown(context.Background())
+		if err := errors.Join(runtime.Close(), db.Close()); err != nil {
+			d.t.Error(err)
+		}
+	}
+}
+
+func (d *Daemon) end() {
+	defer d.Client.Close()
+	defer d.stop()
+	ctx := context.Background()
+	list, err := d.ListSandboxes(ctx, &agboxv1.ListSandboxesRequest{})
+	if err != nil {
+		if d.t.Failed() {
+			return
+		}
+		d.t.Error(err)
+		return
+	}
+	for _, sandbox := range list.Sandboxes {
+		if _, err := d.DeleteSandbox(ctx, &agboxv1.DeleteSandboxRequest{SandboxId: sandbox.SandboxId}); err != nil {
+			d.t.Error(err)
+			continue
+		}
+		d.Await(sandbox.SandboxId, agboxv1.EventType_SANDBOX_DELETED)
+		dockertest.Leftovers(d.t, d.Engine, sandbox.SandboxId)
+	}
+}
+
+// Create creates a sandbox from spec, whose image is Image when it names none, and returns its id once it is READY.
+func (d *Daemon) Create(spec *agboxv1.CreateSpec) string {
+	d.t.Helper()
+	if spec.Image == "" {
+		spec.Image = d.Image
+	}
+	created, err := d.CreateSandbox(d.t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: spec})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	id := created.Sandbox.SandboxId
+	d.Await(id, agboxv1.EventType_SANDBOX_READY)
+	return id
+}
+
+// Await follows the sandbox's events from the first one until the last one of the given type, and fails the test
+// when the sandbox becomes FAILED instead.
+func (d *Daemon) Await(sandboxID string, kind agboxv1.EventType) []*agboxv1.SandboxEvent {
+	d.t.Helper()
+	return d.AwaitMatch(sandboxID, 0, func(e *agboxv1.SandboxEvent) bool {
+		if e.EventType == agboxv1.EventType_SANDBOX_FAILED && kind != agboxv1.EventType_SANDBOX_DELETED && kind != e.EventType {
+			d.t.Fatalf("sandbox %s failed: %v", sandboxID, e.GetSandboxPhase())
+		}
+		return e.EventType == kind
+	})
+}
+
+// AwaitMatch returns the events after from, up to the first that done accepts.
+func (d *Daemon) AwaitMatch(sandboxID string, from uint64, done func(*agboxv1.SandboxEvent) bool) []*agboxv1.SandboxEvent {
+	d.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	stream, err := d.SubscribeSandboxEvents(ctx, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: sandboxID, FromSequence: from})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer stream.Close()
+	var events []*agboxv1.SandboxEvent
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			d.t.Fatalf("events of %s ended after %v: %v", sandboxID, events, err)
+		}
+		events = append(events, event)
+		if done(event) {
+			return events
+		}
+	}
+}
+
+// Exec runs a command to its end and returns the event that tells it, and its output.
+func (d *Daemon) Exec(sandboxID string, command ...string) (end *agboxv1.ExecEventDetails, stdout, stderr string) {
+	d.t.Helper()
+	created, err := d.CreateExec(d.t.Context(), &agboxv1.CreateExecRequest{SandboxId: sandboxID, Command: command})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return d.ExecEnd(sandboxID, created.ExecId), d.read(created.StdoutLogPath), d.read(created.StderrLogPath)
+}
+
+// ExecEnd waits for the end of an exec.
+func (d *Daemon) ExecEnd(sandboxID, execID string) *agboxv1.ExecEventDetails {
+	d.t.Helper()
+	events := d.AwaitMatch(sandboxID, 0, func(e *agboxv1.SandboxEvent) bool {
+		return e.GetExec().GetExecId() == execID && e.EventType != agboxv1.EventType_EXEC_STARTED
+	})
+	return events[len(events)-1].GetExec()
+}
+
+func (d *Daemon) read(path string) string {
+	d.t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,108 @@
+package spec
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+var idForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_-]{2,198}[a-zA-Z0-9]$`)
+
+const idRule = "use 4 to 200 letters, digits, '-' and '_', with a letter or digit at both ends"
+
+// ValidateSandboxID refuses what cannot be the id of a sandbox, "" included; field names it in the error.
+func ValidateSandboxID(field, id string) error {
+	if !idForm.MatchString(id) {
+		return refuse(ReasonInvalidSandboxID, field, "%s is not a sandbox id; %s", shown(id), idRule)
+	}
+	return nil
+}
+
+// ValidateExecID refuses what cannot be the id of an exec, "" included; field names it in the error.
+func ValidateExecID(field, id string) error {
+	if !idForm.MatchString(id) {
+		return refuse(ReasonInvalidExecID, field, "%s is not an exec id; %s", shown(id), idRule)
+	}
+	return nil
+}
+
+// ValidateExec refuses an exec that could not be started anywhere: it looks at the request alone. An
+// exec_id is optional.
+func ValidateExec(req *agboxv1.CreateExecRequest) error {
+	if err := ValidateSandboxID("sandbox_id", req.GetSandboxId()); err != nil {
+		return err
+	}
+	if id := req.GetExecId(); id != "" {
+		if err := ValidateExecID("exec_id", id); err != nil {
+			return err
+		}
+	}
+	command := req.GetCommand()
+	if len(command) == 0 || command[0] == "" {
+		return refuse(ReasonCommandRequired, "command", "no command is given; the first word must be the program to run")
+	}
+	for i, word := range command {
+		if strings.ContainsRune(word, 0) {
+			return refuse(ReasonCommandInvalid, element("command", i), "%s contains a NUL byte; remove it", shown(word))
+		}
+	}
+	if strings.ContainsRune(req.GetCwd(), 0) {
+		return refuse(ReasonCwdInvalid, "cwd", "%s contains a NUL byte; remove it", shown(req.GetCwd()))
+	}
+	return validateEnvs("env_overrides", req.GetEnvOverrides())
+}
+
+// ValidateLabels refuses labels without a key and NUL bytes. It serves label selectors too; an empty map is
+// fine.
+func ValidateLabels(field string, labels map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		switch {
+		case key == "":
+			return refuse(ReasonLabelInvalid, field, "a label has an empty key (its value is %s); name it", shown(labels[key]))
+		case strings.ContainsRune(key, 0), strings.ContainsRune(labels[key], 0):
+			return refuse(ReasonLabelInvalid, entry(field, key), "the label %s contains a NUL byte; remove it", shown(key))
+		}
+	}
+	return nil
+}
+
+// ValidateSelector is ValidateLabels for a selector that decides what is destroyed: an empty one, which
+// would match everything, is refused.
+func ValidateSelector(field string, selector map[string]string) error {
+	if len(selector) == 0 {
+		return refuse(ReasonSelectorRequired, field, "an empty selector would match every sandbox; give at least one label")
+	}
+	return ValidateLabels(field, selector)
+}
+
+// validateEnvs keeps values out of its messages: they are often secret.
+func validateEnvs(field string, envs map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(envs)) {
+		switch {
+		case key == "":
+			return refuse(ReasonEnvInvalid, field, "a variable has an empty name; name it")
+		case strings.ContainsAny(key, "=\x00"):
+			return refuse(ReasonEnvInvalid, entry(field, key), "%s is not a variable name; remove '=' and NUL from it", shown(key))
+		case strings.ContainsRune(envs[key], 0):
+			return refuse(ReasonEnvInvalid, entry(field, key), "the value of %s contains a NUL byte; remove it", shown(key))
+		}
+	}
+	return nil
+}
+
+func element(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+func entry(field, key string) string { return field + "[" + shown(key) + "]" }
+
+// shown quotes a value for a message and cuts what no person would read.
+func shown(value string) string {
+	const limit = 256
+	if len(value) > limit {
+		return strconv.Quote(strings.ToValidUTF8(value[:limit], "")) + "…"
+	}
+	return strconv.Quote(value)
+}

@@ -1,0 +1,77 @@
+package spec
+
+// The reasons of refusals, in the order in which a request is checked. They are part of the API: a
+// client may switch on them, so a name never changes its meaning.
+const (
+	// A sandbox or exec id of the wrong length or with characters that are not allowed.
+	ReasonInvalidSandboxID = "INVALID_SANDBOX_ID"
+	ReasonInvalidExecID    = "INVALID_EXEC_ID"
+
+	// An exec without a command, a command that no kernel can start, a working directory with NUL.
+	ReasonCommandRequired = "COMMAND_REQUIRED"
+	ReasonCommandInvalid  = "COMMAND_INVALID"
+	ReasonCwdInvalid      = "CWD_INVALID"
+
+	// A document that is too large or too deep, is not YAML, holds a key that CreateSpec does not have,
+	// the same key twice, or a value of the wrong type.
+	ReasonYAMLTooLarge     = "CONFIG_YAML_TOO_LARGE"
+	ReasonYAMLSyntax       = "CONFIG_YAML_SYNTAX"
+	ReasonYAMLUnknownKey   = "CONFIG_YAML_UNKNOWN_KEY"
+	ReasonYAMLDuplicateKey = "CONFIG_YAML_DUPLICATE_KEY"
+	ReasonYAMLValue        = "CONFIG_YAML_VALUE_INVALID"
+
+	// No image, or one that cannot be an image reference.
+	ReasonImageRequired = "IMAGE_REQUIRED"
+	ReasonImageInvalid  = "IMAGE_INVALID"
+
+	// A key or value that cannot be an environment variable, a label, or a selector.
+	ReasonEnvInvalid       = "ENV_INVALID"
+	ReasonLabelInvalid     = "LABEL_INVALID"
+	ReasonSelectorRequired = "LABEL_SELECTOR_REQUIRED"
+
+	// A duration below zero, below what the engine can measure, or not representable.
+	ReasonDurationNegative = "DURATION_NEGATIVE"
+	ReasonDurationTooShort = "DURATION_TOO_SHORT"
+	ReasonDurationInvalid  = "DURATION_INVALID"
+
+	// The source of a mount or a copy: a relative path, one that is or goes through a symbolic link,
+	// is missing, cannot be looked at, is neither file nor directory, or would give the sandbox a hold
+	// on its host (engine socket, kernel file systems, the daemon's own data).
+	ReasonSourceNotAbsolute = "SOURCE_NOT_ABSOLUTE"
+	ReasonSourceSymlink     = "SOURCE_SYMLINK"
+	ReasonSourceNotFound    = "SOURCE_NOT_FOUND"
+	ReasonSourceUnreadable  = "SOURCE_UNREADABLE"
+	ReasonSourceKind        = "SOURCE_NOT_FILE_OR_DIRECTORY"
+	ReasonSourceProtected   = "SOURCE_PROTECTED"
+
+	// What a copy would meet inside its source: a link that leads out, an entry that is no file,
+	// directory or link, too many entries. And an exclude pattern that is malformed.
+	ReasonCopyLinkEscapes    = "COPY_LINK_ESCAPES"
+	ReasonCopyEntryKind      = "COPY_ENTRY_KIND"
+	ReasonCopyTooLarge       = "COPY_TOO_LARGE"
+	ReasonExcludePattern     = "EXCLUDE_PATTERN_INVALID"
+	ReasonCopyTargetReadOnly = "COPY_TARGET_READ_ONLY"
+
+	// The target of a mount, a copy or a tool: a relative path, one with "..", one that the sandbox
+	// needs for itself, one that is used twice.
+	ReasonTargetNotAbsolute = "TARGET_NOT_ABSOLUTE"
+	ReasonTargetTraversal   = "TARGET_TRAVERSAL"
+	ReasonTargetReserved    = "TARGET_RESERVED"
+	ReasonTargetRepeated    = "TARGET_REPEATED"
+
+	// A builtin tool that does not exist, is named twice, or whose files the host does not have.
+	ReasonToolUnknown       = "BUILTIN_TOOL_UNKNOWN"
+	ReasonToolRepeated      = "BUILTIN_TOOL_REPEATED"
+	ReasonToolSourceMissing = "BUILTIN_TOOL_SOURCE_MISSING"
+
+	// A service without name or image, with a name that is taken or cannot be a host name, without the
+	// healthcheck that it needs, or with one that cannot run.
+	ReasonServiceNameRequired    = "SERVICE_NAME_REQUIRED"
+	ReasonServiceNameInvalid     = "SERVICE_NAME_INVALID"
+	ReasonServiceNameRepeated    = "SERVICE_NAME_REPEATED"
+	ReasonServiceImageRequired   = "SERVICE_IMAGE_REQUIRED"
+	ReasonHealthcheckRequired    = "HEALTHCHECK_REQUIRED"
+	ReasonHealthcheckTestInvalid = "HEALTHCHECK_TEST_INVALID"
+	ReasonRetriesTooLarge        = "HEALTHCHECK_RETRIES_TOO_LARGE"
+	ReasonPostStartInvalid       = "POST_START_INVALID"
+)

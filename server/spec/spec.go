@@ -1,0 +1,151 @@
+// Package spec turns a create request into what the daemon runs: it reads config_yaml, lays the explicit
+// fields over it, resolves the builtin tools on this host and refuses what cannot or must not be run,
+// before anything is reserved or created.
+package spec
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Host is what Resolve has to know about the machine, besides its file system, which it reads.
+type Host struct {
+	// Home is the absolute home directory that builtin tools are taken from.
+	Home string
+	// Getenv reads the daemon's environment; nil means that it is empty.
+	Getenv func(string) string
+	// DataDirs are the daemon's own directories: no sandbox may mount or copy one, what lies in it, or
+	// a directory that contains it. They need not exist.
+	DataDirs []string
+	// DefaultIdleTTL applies to a spec that sets none; 0 is never.
+	DefaultIdleTTL time.Duration
+}
+
+func (h Host) getenv(key string) string {
+	if h.Getenv == nil {
+		return ""
+	}
+	return h.Getenv(key)
+}
+
+// Resolved is a request that may be accepted as it is. The file system was looked at once: what it says
+// of sources held when Resolve returned.
+type Resolved struct {
+	// Spec is config_yaml with the explicit fields laid over it, paths cleaned, no default filled in.
+	Spec *agboxv1.CreateSpec
+	// Mounts are all bind mounts, those of Spec first, then those of its builtin tools. No target
+	// occurs twice, and no copy of Spec has one of them.
+	Mounts []Mount
+	// Envs are the variables that builtin tools need in the primary container. Spec.Envs wins over
+	// them: a name that it sets is not here.
+	Envs map[string]string
+	// Skipped tells, one sentence each, which optional tool mounts were left out and why.
+	Skipped []string
+	// IdleTTL is the time without an exec after which the sandbox is stopped; 0 is never.
+	IdleTTL time.Duration
+}
+
+// Mount is one live bind mount. Source is a clean absolute host path without symbolic links.
+type Mount struct {
+	Source   string
+	Target   string
+	Writable bool
+	// Tool is the builtin tool that asked for it, "" for a mount of the spec.
+	Tool string
+}
+
+// Resolve validates the request and returns what to run. It does not change the request. The error is
+// an *Error about the first thing that is wrong.
+func Resolve(req *agboxv1.CreateSandboxRequest, host Host) (*Resolved, error) {
+	if id := req.GetSandboxId(); id != "" {
+		if err := ValidateSandboxID("sandbox_id", id); err != nil {
+			return nil, err
+		}
+	}
+	spec, err := ParseYAML(req.GetConfigYaml())
+	if err != nil {
+		return nil, err
+	}
+	spec = Merge(spec, req.GetCreateSpec())
+	if err := validateScalars(spec); err != nil {
+		return nil, err
+	}
+	r := &resolver{host: host, guard: newGuard(host), targets: targets{}, out: &Resolved{Spec: spec, Envs: map[string]string{}}}
+	for _, step := range []func() error{r.mounts, r.copies, r.tools, r.services} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	r.out.IdleTTL = host.DefaultIdleTTL
+	if spec.IdleTtl != nil {
+		r.out.IdleTTL = spec.IdleTtl.AsDuration()
+	}
+	return r.out, nil
+}
+
+// Merge returns base with over laid on top: a scalar, message or list that over sets replaces, maps merge by
+// key and over wins. An empty list or string in over counts as not set, an idle_ttl of 0 as set. Neither
+// argument is changed; either may be nil.
+func Merge(base, over *agboxv1.CreateSpec) *agboxv1.CreateSpec {
+	out := &agboxv1.CreateSpec{}
+	if base != nil {
+		out = proto.CloneOf(base)
+	}
+	if over == nil {
+		return out
+	}
+	overlay(out.ProtoReflect(), proto.CloneOf(over).ProtoReflect())
+	return out
+}
+
+func validateScalars(spec *agboxv1.CreateSpec) error {
+	if err := validateImage("create_spec.image", spec.Image, ReasonImageRequired); err != nil {
+		return err
+	}
+	if err := validateEnvs("create_spec.envs", spec.Envs); err != nil {
+		return err
+	}
+	if err := ValidateLabels("create_spec.labels", spec.Labels); err != nil {
+		return err
+	}
+	return validateDuration("create_spec.idle_ttl", spec.IdleTtl, 0)
+}
+
+func validateImage(field, image, required string) error {
+	switch {
+	case image == "":
+		return refuse(required, field, "no image is given; name one, for example \"debian:bookworm\"")
+	case strings.HasPrefix(image, "-"), strings.ContainsFunc(image, func(c rune) bool { return c <= ' ' || c == 0x7f }):
+		return refuse(ReasonImageInvalid, field, "%q is not an image reference; write it as name:tag or name@digest", image)
+	}
+	return nil
+}
+
+type resolver struct {
+	host    Host
+	guard   *guard
+	targets targets
+	out     *Resolved
+}
+
+func (r *resolver) mounts() error {
+	for i, m := range r.out.Spec.Mounts {
+		field := fmt.Sprintf("create_spec.mounts[%d]", i)
+		source, err := r.guard.source(field+".source", m.GetSource())
+		if err != nil {
+			return err
+		}
+		target, err := r.targets.claim(field+".target", m.GetTarget())
+		if err != nil {
+			return err
+		}
+		m.Source, m.Target = source, target
+		r.out.Mounts = append(r.out.Mounts, Mount{Source: source, Target: target, Writable: m.Writable})
+	}
+	return nil
+}

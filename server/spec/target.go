@@ -1,0 +1,45 @@
+package spec
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Where nothing may be mounted or copied: the sandbox's own files, and what the kernel provides.
+var reservedTargets = []string{"/.agbox", "/proc", "/sys", "/dev", "/var/log/agents-sandbox"}
+
+// targets holds the field that uses each clean container path.
+type targets map[string]string
+
+// claim cleans the container path target and takes it for field.
+func (t targets) claim(field, target string) (string, error) {
+	if strings.ContainsRune(target, 0) {
+		return "", refuse(ReasonTargetNotAbsolute, field, "%s contains a NUL byte; remove it", shown(target))
+	}
+	if !path.IsAbs(target) {
+		return "", refuse(ReasonTargetNotAbsolute, field, "%s is not absolute; write the path in the sandbox from / on", shown(target))
+	}
+	if slices.Contains(strings.Split(target, "/"), "..") {
+		return "", refuse(ReasonTargetTraversal, field, "%s contains \"..\"; write the path that is meant", shown(target))
+	}
+	clean := path.Clean(target)
+	if clean == "/" {
+		return "", refuse(ReasonTargetReserved, field, "/ is the sandbox's root; choose a directory below it, for example /workspace")
+	}
+	for _, reserved := range reservedTargets {
+		if within(clean, reserved) {
+			return "", refuse(ReasonTargetReserved, field, "%s lies in %s, which the sandbox needs for itself; choose another path", shown(target), reserved)
+		}
+	}
+	if other, ok := t[clean]; ok {
+		return "", refuse(ReasonTargetRepeated, field, "%s is used by %s already; give each its own", shown(clean), other)
+	}
+	t[clean] = field
+	return clean, nil
+}
+
+// within reports whether the clean path p is dir or lies in it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
