@@ -25,7 +25,7 @@ proto: ## generate the Go code of the wire contract
 	cd proto && go run ./gen
 
 bench: build engine ## measure agboxd beside plain Docker
-	go run ./docs/bench
+	go run ./cmd/agbox-bench
 
 clean: ## remove what was built
 	rm -rf bin cmd/agboxd/embedded/agbox-init

@@ -39,8 +39,8 @@ func WithSocket(path string) Option {
 	return func(o *options) { o.dial = append(o.dial, raw.WithSocket(path)) }
 }
 
-// WithBrokenStream has f called each time that an event stream broke and before it is opened again,
-// from the goroutine that waits for the events; f must not block.
+// WithBrokenStream has f called each time that a wait lost the daemon and before it tries again, from
+// the goroutine that waits; f must not block.
 func WithBrokenStream(f func(error)) Option {
 	return func(o *options) { o.broken = f }
 }

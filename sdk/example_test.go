@@ -15,7 +15,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	box, err := client.CreateSandbox(ctx, sdk.Spec{Image: "agbox-demo"})
+	box, err := client.CreateSandbox(ctx, sdk.Spec{Image: "agbox-demo/debian"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -62,7 +63,11 @@ func (c *Client) awaitDeleted(ctx context.Context, id string, w waiting) error {
 	if !w.wait {
 		return nil
 	}
-	box, err := c.GetSandbox(ctx, id)
+	var box Sandbox
+	err := c.patient(ctx, func() (err error) {
+		box, err = c.GetSandbox(ctx, id)
+		return err
+	})
 	switch {
 	case err == nil && box.State == StateFailed:
 		return &SandboxFailedError{ID: id, Code: box.ErrorCode, Message: box.ErrorMessage}
@@ -75,9 +80,34 @@ func (c *Client) awaitDeleted(ctx context.Context, id string, w waiting) error {
 	return err
 }
 
+// patient repeats a read until there is a daemon to answer it: the work that it asks about was
+// accepted before, and goes on.
+func (c *Client) patient(ctx context.Context, read func() error) error {
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := read()
+		if !errors.Is(err, ErrUnavailable) {
+			return err
+		}
+		if c.broken != nil {
+			c.broken(err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
 // awaitExec waits for the end of an exec and returns it as it ended, however that was.
 func (c *Client) awaitExec(ctx context.Context, id string, w waiting) (Exec, error) {
-	exec, err := c.GetExec(ctx, id)
+	var exec Exec
+	err := c.patient(ctx, func() (err error) {
+		exec, err = c.GetExec(ctx, id)
+		return err
+	})
 	if err != nil || exec.Ended() {
 		return exec, err
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -62,6 +61,9 @@ func newBox(t testing.TB) *box {
 	b.install("/bin/busybox", "bin/busybox")
 	for _, name := range []string{"sh", "sleep", "true", "false", "cat", "setsid", "id", "pwd", "kill", "ls", "grep", "head", "mkdir", "touch", "dd", "env", "yes"} {
 		b.check(os.Symlink("busybox", filepath.Join(b.Root, "bin", name)))
+	}
+	for name, fd := range map[string]string{"stdin": "0", "stdout": "1", "stderr": "2"} {
+		b.check(os.Symlink("/proc/self/fd/"+fd, filepath.Join(b.Root, "dev", name)))
 	}
 	b.write("dev/null", "", 0o644)
 	b.write("etc/passwd", passwd, 0o644)
@@ -284,7 +286,7 @@ func (bg *background) wait() initproto.Result {
 	return bg.result
 }
 
-// processes lists the command lines of all living processes in the box but init.
+// processes lists the names of all living processes in the box but init.
 func (b *box) processes() (all []string) {
 	b.Helper()
 	proc := fmt.Sprintf("/proc/%d/root/proc/", b.cmd.Process.Pid)
@@ -294,12 +296,12 @@ func (b *box) processes() (all []string) {
 		if pid, err := strconv.Atoi(e.Name()); err != nil || pid == 1 {
 			continue
 		}
-		line, _ := os.ReadFile(proc + e.Name() + "/cmdline")
-		if len(line) > 0 { // zombies have none
-			all = append(all, strings.ReplaceAll(string(line), "\x00", " "))
+		stat, _ := os.ReadFile(proc + e.Name() + "/stat") // pid (name) state ...
+		name, state, _ := strings.Cut(string(stat), ") ")
+		if state != "" && state[0] != 'Z' {
+			all = append(all, name[strings.IndexByte(name, '(')+1:])
 		}
 	}
-	slices.Sort(all)
 	return all
 }
 
@@ -326,4 +328,9 @@ func (b *box) memory() string {
 		}
 	}
 	return strings.Join(all, ", ")
+}
+
+// address is a name of the socket that is short enough for a stranger to dial.
+func (b *box) address() string {
+	return fmt.Sprintf("/proc/%d/root/.agbox/run/s", b.cmd.Process.Pid)
 }

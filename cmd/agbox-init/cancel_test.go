@@ -44,6 +44,14 @@ func TestCancelStopped(t *testing.T) {
 	cancelled(b.begin("echo ready; kill -STOP $$; sleep 300"), time.Minute, 15)
 }
 
+// A name that looks like the rest of /proc/<pid>/stat.
+func TestCancelOddName(t *testing.T) {
+	b := newBox(t)
+	b.install("/bin/busybox", "bin/busybox) Z 1 ")
+	b.start()
+	cancelled(b.begin("setsid '/bin/busybox) Z 1 ' sh -c 'echo ready; sleep 300; :' & sleep 300"), time.Minute, 15)
+}
+
 // Processes that fork faster than they can be looked for.
 func TestCancelForker(t *testing.T) {
 	b := newBox(t).start()
@@ -113,7 +121,7 @@ func TestCancelWithoutTags(t *testing.T) {
 	b := newBox(t)
 	b.Locks = 1000
 	b.start()
-	cancelled(b.begin("setsid sh -c 'sleep 300; :' & sleep 300 & echo ready; wait"), time.Minute, 15)
+	cancelled(b.begin("setsid sh -c 'echo ready; sleep 300; :' & sleep 300 & wait"), time.Minute, 15)
 }
 
 func TestReapsZombies(t *testing.T) {

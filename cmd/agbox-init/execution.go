@@ -18,7 +18,9 @@ type execution struct {
 	id         string
 	pid        int
 	tag        uint64
-	entrypoint bool // the image's own: it has no id and no record
+	members    map[int]uint64   // without a tag: pid to start time
+	sessions   map[int]struct{} // and the sessions that they were seen in
+	entrypoint bool             // the image's own: it has no id and no record
 
 	streams [2]*stream
 	record  int // descriptor
@@ -31,6 +33,7 @@ type execution struct {
 	cancelled, timedOut bool
 	killAt              time.Time // zero: not cancelled, or KILL was sent
 	killed              bool
+	asked               map[int]struct{} // pids that TERM was sent to
 
 	exited, draining bool
 	ended            time.Time
@@ -67,11 +70,10 @@ func (e *execution) cancel(grace time.Duration, now time.Time) {
 	}
 	e.cancelled, e.killAt = true, killAt
 	all, readable := processes()
-	// CONT, because a stopped process does not see TERM.
-	treeOf(e.pid, e.tag, all, readable).signal(syscall.SIGTERM, syscall.SIGCONT)
+	e.terminate(e.tree(all, readable))
 }
 
-// exit codes as a shell counts them.
+// exitCode counts as a shell does.
 func exitCode(ws syscall.WaitStatus) (code, sig int) {
 	if ws.Signaled() {
 		return 128 + int(ws.Signal()), int(ws.Signal())

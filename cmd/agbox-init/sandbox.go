@@ -241,11 +241,13 @@ func (s *sandbox) settleCancelled() {
 			all, readable = processes()
 			scanned = true
 		}
-		switch t := treeOf(e.pid, e.tag, all, readable); {
-		case t.alive && e.killed:
-			t.signal(syscall.SIGKILL)
-		case !t.alive && e.exited:
+		switch t := e.tree(all, readable); {
+		case !t.alive() && e.exited:
 			s.drain(e)
+		case e.killed:
+			t.kill()
+		default:
+			e.terminate(t)
 		}
 	}
 }

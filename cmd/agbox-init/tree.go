@@ -52,6 +52,7 @@ func (t *tagger) next() uint64 {
 // process is what /proc tells of one.
 type process struct {
 	pid, parent, group, session int
+	started                     uint64 // tells a reused pid
 	tag                         uint64
 	zombie                      bool
 }
@@ -86,13 +87,14 @@ func processes() ([]process, bool) {
 // parseStat reads "pid (name) state parent group session ..."; the name may hold anything.
 func (p *process) parseStat(stat string) bool {
 	f := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	if len(f) < 4 {
+	if len(f) < 20 {
 		return false
 	}
 	p.zombie = f[0] == "Z" || f[0] == "X"
 	p.parent, _ = strconv.Atoi(f[1])
 	p.group, _ = strconv.Atoi(f[2])
 	p.session, _ = strconv.Atoi(f[3])
+	p.started, _ = strconv.ParseUint(f[19], 10, 64)
 	return true
 }
 
@@ -105,49 +107,95 @@ func (p *process) parseLimits(limits string) {
 
 // tree is the living part of a command's processes.
 type tree struct {
-	alive  bool
+	pids   []int
 	groups map[int]struct{}
 }
 
-// treeOf finds them by tag or, without one, as the leader's session and all of its descendants.
-// A process group lies within one session, and a session within one command: so groups can be
-// signalled as a whole, which a process that forks ahead of its killer does not survive.
-func treeOf(leader int, tag uint64, all []process, readable bool) tree {
+// tree looks for what lives of e.
+func (e *execution) tree(all []process, readable bool) tree {
 	t := tree{groups: map[int]struct{}{}}
 	if !readable {
-		t.alive = syscall.Kill(-leader, 0) == nil
-		t.groups[leader] = struct{}{}
+		if syscall.Kill(-e.pid, 0) == nil {
+			t.groups[e.pid] = struct{}{}
+		}
 		return t
 	}
-	members := map[int]bool{leader: true}
-	for grown := true; grown; {
-		grown = false
-		for _, p := range all {
-			in := p.tag == tag
-			if tag == 0 {
-				in = p.session == leader || members[p.parent]
-			}
-			if in && !members[p.pid] {
-				members[p.pid] = true
-				grown = tag == 0
-			}
-		}
+	if e.tag == 0 {
+		e.adopt(all)
 	}
 	for _, p := range all {
-		if members[p.pid] && !p.zombie {
-			t.alive = true
-			if p.group > 1 {
-				t.groups[p.group] = struct{}{}
-			}
+		if p.zombie || e.tag != 0 && p.tag != e.tag || e.tag == 0 && e.members[p.pid] != p.started {
+			continue
+		}
+		t.pids = append(t.pids, p.pid)
+		if p.group > 1 {
+			t.groups[p.group] = struct{}{}
 		}
 	}
 	return t
 }
 
-func (t tree) signal(signals ...syscall.Signal) {
+func (t tree) alive() bool { return len(t.pids)+len(t.groups) > 0 }
+
+// terminate asks each process once. What is forked after that is asked when the next is looked for.
+func (e *execution) terminate(t tree) {
+	if e.asked == nil {
+		e.asked = map[int]struct{}{}
+	}
+	ask := func(pid int) {
+		if _, done := e.asked[pid]; !done {
+			e.asked[pid] = struct{}{}
+			syscall.Kill(pid, syscall.SIGTERM)
+			syscall.Kill(pid, syscall.SIGCONT) // a stopped process does not see TERM
+		}
+	}
+	for _, pid := range t.pids {
+		ask(pid)
+	}
+	if len(t.pids) == 0 {
+		for group := range t.groups {
+			ask(-group)
+		}
+	}
+}
+
+// kill goes to groups as a whole, which a process that forks ahead of its killer does not survive:
+// a group lies within one session, and a session within one command. It goes to the processes as
+// well, since one may have left its group meanwhile.
+func (t tree) kill() {
 	for group := range t.groups {
-		for _, sig := range signals {
-			syscall.Kill(-group, sig)
+		syscall.Kill(-group, syscall.SIGKILL)
+	}
+	for _, pid := range t.pids {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// adopt stands in for tags: members are the leader's session, all descendants, and whoever is in
+// the session of a member. They are remembered, because the chain of parents breaks as they die.
+func (e *execution) adopt(all []process) {
+	if e.members == nil {
+		e.members, e.sessions = map[int]uint64{}, map[int]struct{}{e.pid: {}}
+	}
+	started := make(map[int]uint64, len(all))
+	for _, p := range all {
+		started[p.pid] = p.started
+	}
+	for pid, at := range e.members {
+		if started[pid] != at {
+			delete(e.members, pid)
+		}
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, p := range all {
+			_, known := e.members[p.pid]
+			_, child := e.members[p.parent]
+			_, fellow := e.sessions[p.session]
+			if !known && (child || fellow) {
+				e.members[p.pid], e.sessions[p.session] = p.started, struct{}{}
+				grown = true
+			}
 		}
 	}
 }

@@ -62,15 +62,15 @@ func (u *users) refresh() {
 
 func fingerprintOf(path string) fingerprint {
 	var st syscall.Stat_t
-	if path == "" || syscall.Stat(path, &st) != nil {
+	if syscall.Stat(path, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG {
 		return fingerprint{}
 	}
 	return fingerprint{st.Size, int64(st.Mtim.Sec), int64(st.Mtim.Nsec), st.Ino}
 }
 
 func eachLine(path string, do func(fields []string)) {
-	if fingerprintOf(path).size > maxAccountFile {
-		return
+	if size := fingerprintOf(path).size; size == 0 || size > maxAccountFile {
+		return // also what is no regular file, and might never end
 	}
 	data, _ := os.ReadFile(path)
 	for line := range strings.Lines(string(data)) {

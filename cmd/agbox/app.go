@@ -43,7 +43,7 @@ func run(args []string, io stdio) int {
 		a.tell(status.err)
 		return status.code
 	case !a.entered:
-		a.say("%v", err)
+		a.tell(err)
 		a.say("hint: %s --help", cmd.CommandPath())
 		return exitUsage
 	}
@@ -138,16 +138,11 @@ func (a *app) tell(err error) {
 
 func hint(err error) string {
 	var failed *sdk.SandboxFailedError
-	var refusal *sdk.Error
 	switch {
 	case errors.As(err, &failed):
 		return fmt.Sprintf("agbox sandbox events %[1]s tells the story, agbox sandbox delete %[1]s cleans up", failed.ID)
 	case errors.Is(err, sdk.ErrSandboxNotFound):
 		return "agbox sandbox list --all shows what there is"
-	case errors.Is(err, sdk.ErrOutputLimit), !errors.As(err, &refusal):
-		return ""
-	case errors.Is(err, sdk.ErrInvalidArgument) && refusal.Metadata["field"] != "":
-		return "the field is " + refusal.Metadata["field"]
 	}
 	return ""
 }

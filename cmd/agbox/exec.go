@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"os/signal"
 	"sync"
 	"syscall"
@@ -18,8 +17,8 @@ const (
 	exitFault      = 125 // daemon or sandbox at fault, or the result is unknown
 	exitCannotRun  = 126
 	exitNotFound   = 127
-	exitKilled     = 137 // cancelled by somebody else, how is unknown
-	exitBrokenPipe = 141 // nobody reads our output any more
+	exitKilled     = 137 // cancelled by somebody else, exit code unknown
+	exitBrokenPipe = 141 // nobody reads our output any more: cancelled
 )
 
 type execFlags struct {
@@ -71,8 +70,10 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 	defer c.Close()
 	signal.Ignore(syscall.SIGPIPE) // a write tells it as well, and then there is something to do
 	defer signal.Reset(syscall.SIGPIPE)
+	signals, ignore := listen()
+	defer ignore()
 	ctx, leave := context.WithCancelCause(ctx)
-	s := session{app: a, client: c, leave: leave, accepted: make(chan string, 1)}
+	s := &session{app: a, client: c, signals: signals, accepted: make(chan string, 1), leave: leave}
 	var group sync.WaitGroup
 	group.Go(func() { s.obey(ctx) })
 	defer group.Wait()
@@ -82,12 +83,12 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 		SandboxId: sandbox, Command: command, Cwd: f.cwd, EnvOverrides: f.env.values, ExecId: f.id,
 	})
 	if err != nil {
-		return s.failed(ctx, err)
+		return s.refused(ctx, err)
+	}
+	if f.detach {
+		return s.printDetached(resp)
 	}
 	s.accepted <- resp.GetExecId()
-	if f.detach {
-		return a.printExec(resp)
-	}
 	exec := sdk.Exec{ID: resp.GetExecId(), SandboxID: sandbox, State: sdk.ExecRunning,
 		StdoutPath: resp.GetStdoutLogPath(), StderrPath: resp.GetStderrLogPath()}
 	if a.json {

@@ -103,7 +103,9 @@ func TestLeftovers(t *testing.T) {
 	const mine, other = "dockertest-leftovers", "dockertest-leftovers-2"
 	labels := map[string]string{dockertest.SandboxLabel: mine}
 	image := dockertest.TinyImage(t, cli, dockertest.NoShell)
-	left, err := cli.ContainerCreate(t.Context(), &container.Config{Image: image, Labels: labels}, nil, nil, nil, "")
+	t.Cleanup(func() { observe(t, func(t testing.TB) { dockertest.Leftovers(t, cli, mine) }) })
+	offline := &container.HostConfig{NetworkMode: "none"}
+	left, err := cli.ContainerCreate(t.Context(), &container.Config{Image: image, Labels: labels}, offline, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,18 +44,27 @@ const (
 // busybox-static on this machine, except for NoShell; without it t is skipped as by Engine.
 func TinyImage(t testing.TB, cli *client.Client, v Variant) string {
 	t.Helper()
-	rootfs, changes, err := content(v)
+	ref, err := EnsureImage(t.Context(), cli, v)
 	if errors.Is(err, ErrNoBusybox) {
 		skip(t, err.Error())
 	}
 	if err != nil {
-		t.Fatalf("image %s: %v", v, err)
-	}
-	ref := fmt.Sprintf("agbox-test/%s:%s", v, digest(rootfs, changes))
-	if err := importOnce(t.Context(), cli, ref, rootfs, changes); err != nil {
-		t.Fatalf("image %s: %v", v, err)
+		t.Fatal(err)
 	}
 	return ref
+}
+
+// EnsureImage is TinyImage outside of a test. It fails with ErrNoBusybox where busybox-static is missing.
+func EnsureImage(ctx context.Context, cli *client.Client, v Variant) (string, error) {
+	rootfs, changes, err := content(v)
+	if err != nil {
+		return "", fmt.Errorf("image %s: %w", v, err)
+	}
+	ref := fmt.Sprintf("agbox-test/%s:%s", v, digest(rootfs, changes))
+	if err := importOnce(ctx, cli, ref, rootfs, changes); err != nil {
+		return "", fmt.Errorf("image %s: %w", v, err)
+	}
+	return ref, nil
 }
 
 // digest names content: the same bytes and changes always get the same tag.

@@ -114,7 +114,9 @@ func (f field) millis(p *time.Duration) bool {
 func (f field) time(p *time.Time) bool {
 	var v int64
 	ok := f.int64(&v)
-	*p = time.Unix(0, v)
+	if *p = (time.Time{}); v != 0 {
+		*p = time.Unix(0, v)
+	}
 	return ok
 }
 

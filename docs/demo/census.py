@@ -61,7 +61,7 @@ def main(tree, report):
                 if not path.endswith("_test.go"):
                     n, c = documented(lines)
                     names, comments = names + n, comments + c
-        print(f"census: {here:<28} {len(paths):>3} files {count:>6} lines", flush=True)
+        print(f"census: {here:<36} {len(paths):>3} files {count:>6} lines", flush=True)
 
     with open(report, "w") as out:
         for title, rows in (

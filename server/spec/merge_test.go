@@ -2,7 +2,6 @@ package spec_test
 
 import (
 	"maps"
-	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -102,45 +101,4 @@ func TestExplicitFieldsOverYAML(t *testing.T) {
 	if !proto.Equal(got.Spec, want) || got.IdleTTL != 0 {
 		t.Errorf("got\n%v, idle %v\nwant\n%v", got.Spec, got.IdleTTL, want)
 	}
-}
-
-// FuzzResolve checks what every accepted request must have, whatever the strings in it.
-func FuzzResolve(f *testing.F) {
-	f.Add("debian:12", "/proj", "/work", "/main.go", "/copy", "*.go", "git", "db", "A", "image: x")
-	f.Add("x", "/proj/../proj", "//a/./b", "/", "/c", "!/home", "claude", "", "A=B", "mounts: [{source: /, target: /x}]")
-	f.Fuzz(func(t *testing.T, image, source, target, copySource, copyTarget, pattern, tool, name, key, yaml string) {
-		m := newMachine(t)
-		req := &agboxv1.CreateSandboxRequest{
-			ConfigYaml: []byte(yaml),
-			CreateSpec: &agboxv1.CreateSpec{
-				Image: image, Mounts: []*agboxv1.MountSpec{mount(source, target), mount(m.root+source, "/2"+target)},
-				// Copies are walked, so they stay on the test's own files.
-				Copies:       []*agboxv1.CopySpec{{Source: m.path("proj") + copySource, Target: copyTarget, ExcludePatterns: []string{pattern}}},
-				BuiltinTools: []string{tool}, OptionalServices: []*agboxv1.ServiceSpec{service(name, "CMD", name)},
-				Envs: map[string]string{key: name}, Labels: map[string]string{name: key},
-			},
-		}
-		if source == "" {
-			req.CreateSpec.Mounts = req.CreateSpec.Mounts[1:]
-		}
-		got, err := spec.Resolve(req, m.host())
-		if err != nil {
-			return
-		}
-		seen := []string{}
-		for _, x := range got.Mounts {
-			seen = append(seen, x.Target)
-		}
-		for _, x := range got.Spec.Copies {
-			seen = append(seen, x.Target)
-		}
-		slices.Sort(seen)
-		if len(slices.Compact(seen)) != len(got.Mounts)+len(got.Spec.Copies) {
-			t.Fatalf("a target is used twice: %q", seen)
-		}
-		again, err := spec.Resolve(&agboxv1.CreateSandboxRequest{CreateSpec: got.Spec}, m.host())
-		if err != nil || !proto.Equal(again.Spec, got.Spec) || !slices.Equal(again.Mounts, got.Mounts) {
-			t.Fatalf("what was accepted resolves differently: %v, error %v", again, err)
-		}
-	})
 }

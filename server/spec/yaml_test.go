@@ -196,9 +196,9 @@ func TestYAMLAliasBomb(t *testing.T) {
 	wantRefusal(t, err, spec.ReasonYAMLTooLarge, "config_yaml", "aliases expand")
 }
 
+// Run it with -fuzzminimizetime 10x: the default minimises each new input for a minute, and does little else.
 func FuzzParseYAML(f *testing.F) {
 	f.Add([]byte(wholeYAML))
-	f.Add([]byte("optional_services: {a: &a {image: *a}}"))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		got, err := spec.ParseYAML(document)
 		if err != nil {

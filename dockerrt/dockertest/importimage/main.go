@@ -1,6 +1,6 @@
 // Command importimage makes an image of a root file system through the Engine API, without a registry.
 //
-//	importimage -tag REF [-change INSTRUCTION]... ROOTFS.tar
+//	importimage -tag REF [-also REF] [-change INSTRUCTION]... ROOTFS.tar
 //	importimage -tag REF -have
 //
 // With -have it makes nothing: it exits 0 when the engine holds REF already and 1 when it does not.
@@ -24,6 +24,7 @@ func main() {
 	defer stop()
 	var changes []string
 	tag := flag.String("tag", "", "`reference` that the image gets")
+	also := flag.String("also", "", "second `reference` for it")
 	have := flag.Bool("have", false, "only tell whether the image exists")
 	flag.Func("change", "Dockerfile `instruction` to apply, may be repeated", func(s string) error {
 		changes = append(changes, s)
@@ -34,7 +35,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	switch err := run(ctx, *tag, changes, flag.Arg(0)); {
+	switch err := run(ctx, *tag, *also, changes, flag.Arg(0)); {
 	case errors.Is(err, errMissing):
 		os.Exit(1)
 	case err != nil:
@@ -44,7 +45,7 @@ func main() {
 }
 
 // run imports the file, or without one only looks.
-func run(ctx context.Context, tag string, changes []string, file string) error {
+func run(ctx context.Context, tag, also string, changes []string, file string) error {
 	cli, err := dockertest.Connect(ctx)
 	if err != nil {
 		return err
@@ -62,5 +63,8 @@ func run(ctx context.Context, tag string, changes []string, file string) error {
 		return err
 	}
 	defer rootfs.Close()
-	return dockertest.Import(ctx, cli, tag, rootfs, changes)
+	if err := dockertest.Import(ctx, cli, tag, rootfs, changes); err != nil || also == "" {
+		return err
+	}
+	return cli.ImageTag(ctx, tag, also)
 }

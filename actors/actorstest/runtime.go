@@ -1,0 +1,186 @@
+// Package actorstest has a runtime without Docker, for what an engine cannot do on demand: hang at a given call,
+// fail at it, or make ten thousand sandboxes.
+package actorstest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Runtime does everything at once and remembers what it was asked for. The hooks change that; set them before the
+// runtime is used. It is safe for concurrent use.
+type Runtime struct {
+	// Before is called at the beginning of each operation with its name ("create box-1") and may block or fail it.
+	Before func(ctx context.Context, call string) error
+	// Run is how a command ends; nil: at once with exit code 0.
+	Run func(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error)
+
+	mu      sync.Mutex
+	calls   []string
+	running map[string]bool
+	records map[string]lifecycle.ExecResult
+	cancels map[string]chan struct{}
+	busy    map[string]string
+	overlap []string
+	watch   chan string
+}
+
+var _ actors.Runtime = (*Runtime)(nil)
+
+// New returns a runtime without hooks.
+func New() *Runtime {
+	return &Runtime{running: map[string]bool{}, records: map[string]lifecycle.ExecResult{},
+		cancels: map[string]chan struct{}{}, busy: map[string]string{}, watch: make(chan string)}
+}
+
+// Calls returns what was asked for, in order.
+func (r *Runtime) Calls() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.calls)
+}
+
+// Overlaps returns the operations that began while another one of the same sandbox had not ended.
+func (r *Runtime) Overlaps() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.overlap)
+}
+
+// Record puts a result on disk, as agbox-init does.
+func (r *Runtime) Record(execID string, result lifecycle.ExecResult) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.records[execID] = result
+}
+
+// Die ends the primary container, and has the watcher told.
+func (r *Runtime) Die(sandboxID string) {
+	r.mu.Lock()
+	r.running[sandboxID] = false
+	r.mu.Unlock()
+	r.watch <- sandboxID
+}
+
+func (r *Runtime) operate(ctx context.Context, verb, sandboxID string, running bool) error {
+	call := verb + " " + sandboxID
+	r.mu.Lock()
+	r.calls = append(r.calls, call)
+	if other := r.busy[sandboxID]; other != "" {
+		r.overlap = append(r.overlap, call+" during "+other)
+	}
+	r.busy[sandboxID] = call
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		delete(r.busy, sandboxID)
+		r.mu.Unlock()
+	}()
+	if r.Before != nil {
+		if err := r.Before(ctx, call); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running[sandboxID] = running
+	return nil
+}
+
+func (r *Runtime) Conflict(context.Context, string) error { return nil }
+
+func (r *Runtime) Create(ctx context.Context, id string, _ *agboxv1.CreateSpec, report func(lifecycle.Command)) error {
+	report(lifecycle.Preparing{Phase: "materialize"})
+	return r.operate(ctx, "create", id, true)
+}
+
+func (r *Runtime) Resume(ctx context.Context, id string, _ *agboxv1.CreateSpec, _ func(lifecycle.Command)) error {
+	return r.operate(ctx, "resume", id, true)
+}
+
+func (r *Runtime) Stop(ctx context.Context, id string) error {
+	return r.operate(ctx, "stop", id, false)
+}
+
+func (r *Runtime) Remove(ctx context.Context, id string) error {
+	return r.operate(ctx, "remove", id, false)
+}
+
+func (r *Runtime) Forget(string) error { return nil }
+
+func (r *Runtime) Observe(_ context.Context, id string) (actors.Primary, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, "observe "+id)
+	return actors.Primary{Running: r.running[id], Cause: "exit code 137 (signal 9)"}, nil
+}
+
+func (r *Runtime) Watch(ctx context.Context, _ time.Time, ended func(string), _ func()) {
+	for {
+		select {
+		case id := <-r.watch:
+			ended(id)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *Runtime) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+	r.mu.Lock()
+	r.calls = append(r.calls, "exec "+request.ExecId)
+	r.mu.Unlock()
+	if r.Run == nil {
+		return lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED}, nil
+	}
+	return r.Run(ctx, request)
+}
+
+// UntilCancelled is a Run for commands that only a cancel ends.
+func (r *Runtime) UntilCancelled(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+	select {
+	case <-r.cancelled(request.ExecId):
+		return lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_CANCELLED, ExitCode: 143, Signal: 15}, nil
+	case <-ctx.Done():
+		return lifecycle.ExecResult{}, ctx.Err()
+	}
+}
+
+func (r *Runtime) cancelled(execID string) chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cancels[execID] == nil {
+		r.cancels[execID] = make(chan struct{})
+	}
+	return r.cancels[execID]
+}
+
+func (r *Runtime) CancelExec(_ context.Context, _, execID string) error {
+	close(r.cancelled(execID))
+	return nil
+}
+
+func (r *Runtime) ExecRecord(_, execID string) (lifecycle.ExecResult, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result, found := r.records[execID]
+	return result, found
+}
+
+func (r *Runtime) ExecRecorded(_, execID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, "recorded "+execID)
+}
+
+func (r *Runtime) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
+	path := fmt.Sprintf("/logs/%s/%s", sandboxID, execID)
+	return path + ".stdout.log", path + ".stderr.log"
+}

@@ -1,0 +1,205 @@
+package lifecycle_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+var start = time.Unix(1_700_000_000, 0)
+
+// sandbox drives the core as an actor does, one second for each command.
+type sandbox struct {
+	state lifecycle.State
+	log   []*agboxv1.SandboxEvent
+	now   time.Time
+}
+
+func newSandbox() *sandbox {
+	return &sandbox{state: lifecycle.State{SandboxID: "box-1"}, now: start}
+}
+
+func (s *sandbox) do(c lifecycle.Command) ([]*agboxv1.SandboxEvent, error) {
+	s.now = s.now.Add(time.Second)
+	events, err := lifecycle.Decide(s.state, c, s.now)
+	for _, e := range events {
+		s.state = lifecycle.Fold(s.state, e)
+	}
+	s.log = append(s.log, events...)
+	return events, err
+}
+
+func (s *sandbox) must(t *testing.T, commands ...lifecycle.Command) *sandbox {
+	t.Helper()
+	for _, c := range commands {
+		if _, err := s.do(c); err != nil {
+			t.Fatalf("%T: %v", c, err)
+		}
+	}
+	return s
+}
+
+// Every state that a log can lead to, with the commands that do.
+var states = []struct {
+	name string
+	path []lifecycle.Command
+}{
+	{"none", nil},
+	{"creating", []lifecycle.Command{lifecycle.Create{}}},
+	{"ready", ready()},
+	{"running", ready(lifecycle.StartExec{ExecID: "exec-1"})},
+	{"stopping", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Stop{Reason: "stop_requested"})},
+	{"stopped", stopped()},
+	{"resuming", stopped(lifecycle.Resume{})},
+	{"failed", []lifecycle.Command{lifecycle.Create{}, lifecycle.OperationFailed{Operation: lifecycle.Creating, Message: "no image"}}},
+	{"deleting", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Delete{Reason: "delete_requested"})},
+	{"deleted", ready(lifecycle.Delete{Reason: "delete_requested"}, lifecycle.OperationDone{Operation: lifecycle.Removing})},
+}
+
+func ready(more ...lifecycle.Command) []lifecycle.Command {
+	return append([]lifecycle.Command{lifecycle.Create{}, lifecycle.OperationDone{Operation: lifecycle.Creating}}, more...)
+}
+
+func stopped(more ...lifecycle.Command) []lifecycle.Command {
+	return append(ready(lifecycle.Stop{Reason: "idle_ttl"}, lifecycle.OperationDone{Operation: lifecycle.Stopping}), more...)
+}
+
+var finished = lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 7}
+
+// What each command does in each state: the events it brings about, "-" for none, or the refusal.
+var decisions = []struct {
+	command lifecycle.Command
+	want    map[string]string // "*" stands for the states that are not named
+}{
+	{lifecycle.Create{}, map[string]string{"none": "ACCEPTED", "*": "refused: exists"}},
+	{lifecycle.Resume{}, map[string]string{"none": "refused: not found", "stopped": "ACCEPTED", "*": "refused: invalid state"}},
+	{lifecycle.Stop{Reason: "stop_requested"}, map[string]string{
+		"none": "refused: not found", "ready": "STOP_REQUESTED", "running": "STOP_REQUESTED", "*": "refused: invalid state"}},
+	{lifecycle.Delete{Reason: "delete_requested"}, map[string]string{
+		"none": "refused: not found", "deleting": "-", "deleted": "-", "*": "DELETE_REQUESTED"}},
+	{lifecycle.StartExec{ExecID: "exec-2"}, map[string]string{
+		"ready": "EXEC_STARTED", "running": "EXEC_STARTED", "*": "refused: not ready"}},
+	{lifecycle.StartExec{ExecID: "exec-1"}, map[string]string{
+		"ready": "EXEC_STARTED", "running": "refused: exec exists", "*": "refused: not ready"}},
+	{lifecycle.CancelExec{ExecID: "exec-1"}, map[string]string{
+		"running": "-", "stopping": "-", "deleting": "-", "*": "refused: exec not running"}},
+	{lifecycle.Preparing{Phase: "materialize"}, map[string]string{"creating": "PREPARING", "resuming": "PREPARING", "*": "-"}},
+	{lifecycle.ServiceReported{Service: "db"}, map[string]string{
+		"creating": "SERVICE_READY", "resuming": "SERVICE_READY", "ready": "SERVICE_READY", "running": "SERVICE_READY",
+		"stopping": "SERVICE_READY", "*": "-"}},
+	{lifecycle.ServiceReported{Service: "db", Code: "UNHEALTHY"}, map[string]string{
+		"creating": "SERVICE_FAILED", "resuming": "SERVICE_FAILED", "ready": "SERVICE_FAILED", "running": "SERVICE_FAILED",
+		"stopping": "SERVICE_FAILED", "*": "-"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Creating}, map[string]string{"creating": "READY", "*": "-"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Resuming}, map[string]string{"resuming": "READY", "*": "-"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Stopping}, map[string]string{"stopping": "EXEC_CANCELLED STOPPED", "*": "-"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Removing}, map[string]string{"deleting": "EXEC_CANCELLED DELETED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Creating}, map[string]string{"creating": "FAILED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Resuming}, map[string]string{"resuming": "FAILED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Stopping}, map[string]string{"stopping": "EXEC_FAILED FAILED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Removing}, map[string]string{"deleting": "EXEC_FAILED FAILED", "*": "-"}},
+	{lifecycle.OperationDone{}, map[string]string{"*": "-"}},
+	{lifecycle.OperationFailed{}, map[string]string{"*": "-"}},
+	{lifecycle.PrimaryDied{Code: "CONTAINER_NOT_RUNNING"}, map[string]string{
+		"ready": "FAILED", "running": "EXEC_FAILED FAILED", "*": "-"}},
+	{lifecycle.ExecEnded{ExecID: "exec-1", Result: finished}, map[string]string{
+		"running": "EXEC_FINISHED", "stopping": "EXEC_FINISHED", "deleting": "EXEC_FINISHED", "*": "-"}},
+}
+
+var refusals = map[string]error{
+	"exists": lifecycle.ErrAlreadyExists, "not found": lifecycle.ErrNotFound, "invalid state": lifecycle.ErrInvalidState,
+	"not ready": lifecycle.ErrNotReady, "exec exists": lifecycle.ErrExecExists, "exec not running": lifecycle.ErrExecNotRunning,
+}
+
+func TestEveryCommandInEveryState(t *testing.T) {
+	for _, decision := range decisions {
+		for _, state := range states {
+			t.Run(fmt.Sprintf("%T%v/%s", decision.command, decision.command, state.name), func(t *testing.T) {
+				want, named := decision.want[state.name]
+				if !named {
+					want = decision.want["*"]
+				}
+				s := newSandbox().must(t, state.path...)
+				before := s.state
+				events, err := s.do(decision.command)
+				if kind, refused := strings.CutPrefix(want, "refused: "); refused {
+					if !errors.Is(err, refusals[kind]) || len(events) != 0 {
+						t.Fatalf("got events %v, error %v; want the refusal %q", names(events), err, kind)
+					}
+					if before.Sequence != s.state.Sequence {
+						t.Fatal("a refusal changed the state")
+					}
+					return
+				}
+				if got := names(events); err != nil || got != want {
+					t.Fatalf("got %q, error %v; want %q", got, err, want)
+				}
+			})
+		}
+	}
+}
+
+func names(events []*agboxv1.SandboxEvent) string {
+	if len(events) == 0 {
+		return "-"
+	}
+	var list []string
+	for _, e := range events {
+		list = append(list, strings.TrimPrefix(e.EventType.String(), "SANDBOX_"))
+	}
+	return strings.Join(list, " ")
+}
+
+func TestEventsTellReasonsAndErrors(t *testing.T) {
+	s := newSandbox().must(t, states[4].path...) // stopping
+	s.must(t, lifecycle.OperationDone{Operation: lifecycle.Stopping})
+	last := s.log[len(s.log)-1]
+	if last.GetSandboxPhase().GetReason() != "stop_requested" || last.SandboxState != lifecycle.Stopped {
+		t.Errorf("STOPPED is %v", last)
+	}
+	s.must(t, lifecycle.Resume{}, lifecycle.OperationFailed{Operation: lifecycle.Resuming, Message: "network is gone"})
+	if s.state.ErrorCode != lifecycle.CodeResumeFailed || s.state.ErrorMessage != "network is gone" {
+		t.Errorf("state after a failed resume is %+v", s.state)
+	}
+	s.must(t, lifecycle.Delete{Reason: "delete_requested"})
+	if s.state.ErrorCode != "" || s.state.ErrorMessage != "" {
+		t.Errorf("the error stays beyond FAILED: %+v", s.state)
+	}
+	s.must(t, lifecycle.OperationFailed{Operation: lifecycle.Removing, Code: "BUSY", Message: "held"})
+	if s.state.ErrorCode != "BUSY" {
+		t.Errorf("the runtime's own code is lost: %+v", s.state)
+	}
+	s.must(t, lifecycle.Delete{Reason: "cleanup_ttl"}, lifecycle.OperationDone{Operation: lifecycle.Removing})
+	if reason := s.log[len(s.log)-1].GetSandboxPhase().GetReason(); reason != "cleanup_ttl" {
+		t.Errorf("DELETED has reason %q", reason)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	for _, state := range states {
+		want := state.name == "ready"
+		if got := newSandbox().must(t, state.path...).state.Idle(); got != want {
+			t.Errorf("%s is idle: %v", state.name, got)
+		}
+	}
+	s := newSandbox().must(t, ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.ExecEnded{ExecID: "exec-1", Result: finished})...)
+	if !s.state.Idle() || !s.state.ActiveAt.Equal(s.now) {
+		t.Errorf("after its only exec the sandbox is %+v, want idle since %v", s.state, s.now)
+	}
+}
+
+func TestFoldDoesNotChangeEarlierStates(t *testing.T) {
+	s := newSandbox().must(t, ready(lifecycle.StartExec{ExecID: "exec-1"})...)
+	earlier := s.state
+	s.must(t, lifecycle.StartExec{ExecID: "exec-2"}, lifecycle.ExecEnded{ExecID: "exec-1", Result: finished})
+	if ids := slices.Collect(maps.Keys(earlier.Running)); !slices.Equal(ids, []string{"exec-1"}) {
+		t.Errorf("an earlier state now has execs %v", ids)
+	}
+}

@@ -1,0 +1,99 @@
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+func TestReadOnlyRoot(t *testing.T) {
+	b := newBox(t)
+	b.ReadOnly = true
+	b.check(os.Mkdir(filepath.Join(b.Root, "workspace"), 0o755))
+	b.start()
+	b.expect(b.sh("pwd; id -u"), 0, "/workspace\n1000\n")
+	b.boot()
+}
+
+func TestReadOnlyRootWithoutWorkdir(t *testing.T) {
+	b := newBox(t)
+	b.ReadOnly = true
+	b.start()
+	if o := b.run("true"); o.ErrorCode != initproto.CodeCwdInvalid {
+		t.Fatalf("%+v", o)
+	}
+	b.expect(b.wait(b.spec([]string{"pwd"}, func(s *initlink.ExecSpec) { s.Cwd = "/" })), 0, "/\n")
+}
+
+// As under docker run --user 1000.
+func TestUnprivileged(t *testing.T) {
+	b := newBox(t)
+	b.UID = 1000
+	b.check(os.Mkdir(filepath.Join(b.Root, "workspace"), 0o777))
+	b.Env = []string{"PATH=/bin", "HOME=/home/agbox"}
+	b.start("--image-user=1000")
+	b.boot()
+	b.expect(b.sh("id -u; echo $HOME; echo x > /dev/stderr"), 0, "1000\n/home/agbox\n")
+	o := b.wait(b.spec([]string{"true"}, func(s *initlink.ExecSpec) { s.User = "root" }))
+	if o.ErrorCode != initproto.CodeUserUnknown || !strings.Contains(o.ErrorMessage, "without the right to switch") {
+		t.Fatalf("%+v", o.Result)
+	}
+	b.expect(b.wait(b.spec([]string{"id", "-u"}, func(s *initlink.ExecSpec) { s.User = "agbox" })), 0, "1000\n")
+	cancelled(b.begin("setsid sleep 300 & echo ready; sleep 300"), time.Minute, 15)
+	// A command of the same user finds init's memory and descriptors closed to it.
+	if o := b.sh("ls /proc/1/fd"); o.ExitCode == 0 {
+		t.Fatalf("%+v", o)
+	}
+	b.term()
+	b.ended()
+}
+
+func TestNoCapabilities(t *testing.T) {
+	b := newBox(t)
+	b.NoCaps = true
+	b.start()
+	b.boot()
+	b.expect(b.sh("id -u; echo x > /dev/stderr"), 0, "0\n")
+	cancelled(b.begin("setsid sleep 300 & echo ready; sleep 300"), time.Minute, 15)
+	b.term()
+	b.ended()
+}
+
+// An image that holds one static program and nothing else.
+func TestNoShell(t *testing.T) {
+	b := newBox(t)
+	for _, path := range []string{"bin", "etc", "root", "home"} {
+		b.check(os.RemoveAll(filepath.Join(b.Root, path)))
+	}
+	b.start()
+	b.boot()
+	o := b.run("/.agbox/init", "version")
+	if o.ExitCode != 0 || !strings.HasPrefix(o.stdout, "agbox-init ") {
+		t.Fatalf("%+v", o)
+	}
+	if o := b.run("sh"); o.ErrorCode != initproto.CodeCommandNotFound {
+		t.Fatalf("%+v", o)
+	}
+}
+
+func TestWorkdir(t *testing.T) {
+	b := newBox(t).start("--workdir=/srv/my work")
+	b.expect(b.sh("pwd; touch x && echo mine"), 0, "/srv/my work\nmine\n")
+}
+
+// The owner of what is mounted on the working directory is not ours to change.
+func TestWorkdirMounted(t *testing.T) {
+	b := newBox(t)
+	b.start("--workdir=/tmp") // the stage mounts a file system of root's there
+	var st syscall.Stat_t
+	b.check(syscall.Stat(strings.TrimSuffix(b.address(), ".agbox/run/s")+"tmp", &st))
+	if st.Uid != 0 {
+		t.Fatal(st.Uid)
+	}
+}

@@ -1,0 +1,104 @@
+package main_test
+
+import (
+	"crypto/sha256"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
+)
+
+func TestOutputByName(t *testing.T) {
+	b := newBox(t).start()
+	for _, user := range []string{"root", "agbox", "4242"} {
+		o := b.wait(b.spec([]string{"sh", "-c", "echo a; echo b > /dev/stderr; echo c >&2; echo d > /dev/stdout"},
+			func(s *initlink.ExecSpec) { s.User = user }))
+		b.expect(o, 0, "a\nd\n")
+		if o.stderr != "b\nc\n" {
+			t.Fatalf("%s: stderr %q", user, o.stderr)
+		}
+	}
+}
+
+// All that was written before the end is in the files when the result arrives, while a background
+// process goes on writing to the same files.
+func TestOutputComplete(t *testing.T) {
+	const size = 50 << 20
+	b := newBox(t)
+	source := make([]byte, 1<<20)
+	for i := range source {
+		source[i] = byte(i * i >> 7)
+	}
+	b.write("source", string(source), 0o644)
+	b.start()
+	before := b.memory()
+	s := b.spec([]string{"sh", "-c", `(cat /tmp/gate >/dev/null; echo later) &
+		i=0; while test $i -lt 50; do cat /source; i=$((i+1)); done; echo end >&2`})
+	b.sh("exec busybox mkfifo -m 666 /tmp/gate")
+	begun := time.Now()
+	r, err := b.link.Exec(b.context(), s)
+	b.check(err)
+	t.Logf("%.0f MB/s; before: %s; after: %s", size/1e6/time.Since(begun).Seconds(), before, b.memory())
+	if r.ExitCode != 0 || r.OutputLost != 0 || b.file(s.ID, "stderr") != "end\n" {
+		t.Fatalf("%+v, stderr %q", r, b.file(s.ID, "stderr"))
+	}
+	want := sha256.New()
+	for range 50 {
+		want.Write(source)
+	}
+	got := sha256.New()
+	f, err := os.Open(filepath.Join(b.logs, s.ID+".stdout"))
+	b.check(err)
+	defer f.Close()
+	if n, err := io.Copy(got, f); n != size || err != nil || string(got.Sum(nil)) != string(want.Sum(nil)) {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	b.sh("echo go > /tmp/gate; while busybox pidof cat >/dev/null; do sleep 0.01; done")
+	b.check(b.link.Stop(b.context(), time.Minute))
+	b.ended() // all pipes are empty now
+	if rest, _ := io.ReadAll(f); string(rest) != "later\n" {
+		t.Fatalf("%q", rest)
+	}
+}
+
+// A background process that never stops writing does not hold up the end of its command.
+func TestOutputEndless(t *testing.T) {
+	b := newBox(t).start()
+	s := b.spec([]string{"sh", "-c", "yes & echo $! > /tmp/pid; echo last >&2"})
+	s.Files[0], _ = os.OpenFile("/dev/null", os.O_WRONLY, 0)
+	defer s.Files[0].Close()
+	if o := b.wait(s); o.ExitCode != 0 || o.stderr != "last\n" {
+		t.Fatalf("%+v", o)
+	}
+	b.expect(b.sh("kill -KILL $(cat /tmp/pid) && echo killed"), 0, "killed\n")
+}
+
+// Where the log cannot be written the command goes on, and the result tells how much is missing.
+func TestOutputLost(t *testing.T) {
+	b := newBox(t)
+	b.Fsize = 4096
+	b.start()
+	o := b.sh("head -c 100000 /bin/busybox; echo end >&2")
+	if o.ExitCode != 0 || len(o.stdout) != 4096 || o.stderr != "end\n" || o.OutputLost != 100000-4096 {
+		t.Fatalf("%+v, %d bytes", o.Result, len(o.stdout))
+	}
+}
+
+func BenchmarkOutput(bench *testing.B) {
+	const size = 200 << 20
+	b := newBox(bench)
+	b.write("zeros", "", 0o644)
+	b.check(os.Truncate(filepath.Join(b.Root, "zeros"), size))
+	b.start()
+	bench.SetBytes(size)
+	for bench.Loop() {
+		s := b.spec([]string{"busybox", "dd", "if=/zeros", "bs=64k"})
+		if r, err := b.link.Exec(bench.Context(), s); err != nil || r.ExitCode != 0 {
+			bench.Fatalf("%+v, %v", r, err)
+		}
+	}
+	bench.Log(b.memory())
+}

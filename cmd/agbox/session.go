@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+)
+
+// session is one exec with a person, or a script, in front of it.
+type session struct {
+	*app
+	client   *sdk.Client
+	signals  <-chan os.Signal
+	accepted chan string             // gets the exec's id
+	leave    context.CancelCauseFunc // ends the session's context
+	hit      atomic.Pointer[interrupt]
+}
+
+// obey cancels the exec at the first signal and leaves at the second. It returns when the session's
+// context is done.
+func (s *session) obey(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	accepted := (chan string)(nil) // of interest once there is something to cancel
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-s.signals:
+			hit := &interrupt{sig}
+			if s.hit.Load() != nil {
+				s.leave(hit)
+				return
+			}
+			s.hit.Store(hit)
+			accepted = s.accepted
+		case id := <-accepted:
+			group.Go(func() { s.cancel(ctx, id) })
+		}
+	}
+}
+
+func (s *session) cancel(ctx context.Context, id string) {
+	err := s.client.CancelExec(ctx, id, sdk.WithWait(false))
+	if err == nil || ctx.Err() != nil || errors.Is(err, sdk.ErrExecAlreadyTerminal) || errors.Is(err, sdk.ErrExecNotRunning) {
+		return
+	}
+	s.say("cannot cancel: %v", err)
+	s.leave(s.hit.Load())
+}
+
+// refused ends a session whose exec was not accepted, as far as is known.
+func (s *session) refused(ctx context.Context, err error) error {
+	if hit := (*interrupt)(nil); errors.As(context.Cause(ctx), &hit) {
+		return &statusError{code: hit.code()}
+	}
+	return &statusError{exitFault, err}
+}
+
+// end turns the exec's end, or what kept us from seeing it, into the exit code.
+func (s *session) end(ctx context.Context, exec sdk.Exec, err error) error {
+	hit := s.hit.Load()
+	switch {
+	case !exec.Ended() && errors.As(context.Cause(ctx), &hit):
+		s.say("left exec %s, which may still run", exec.ID)
+		return &statusError{code: hit.code()}
+	case errors.Is(err, syscall.EPIPE):
+		if !exec.Ended() {
+			err = s.client.CancelExec(ctx, exec.ID)
+		}
+		if err != nil && !errors.Is(err, syscall.EPIPE) {
+			s.tell(err)
+		}
+		return &statusError{code: exitBrokenPipe}
+	case !exec.Ended():
+		return &statusError{exitFault, err}
+	}
+	if s.json {
+		resp, err := s.client.Raw().GetExec(ctx, &agboxv1.GetExecRequest{ExecId: exec.ID})
+		if err == nil {
+			err = s.printJSON(resp)
+		}
+		if err != nil {
+			return &statusError{exitFault, err}
+		}
+	}
+	if hit != nil {
+		return &statusError{code: hit.code()}
+	}
+	if code := exitCode(exec, err); code != 0 {
+		return &statusError{code, err}
+	}
+	return nil
+}
+
+func exitCode(exec sdk.Exec, err error) int {
+	switch {
+	case exec.State == sdk.ExecCancelled && exec.ExitCode != 0:
+		return exec.ExitCode
+	case exec.State == sdk.ExecCancelled:
+		return exitKilled
+	case exec.State == sdk.ExecFinished && err == nil:
+		return exec.ExitCode
+	}
+	switch exec.ErrorCode {
+	case "EXEC_COMMAND_NOT_FOUND":
+		return exitNotFound
+	case "EXEC_COMMAND_NOT_EXECUTABLE", "EXEC_CWD_INVALID", "EXEC_USER_UNKNOWN", "EXEC_START_FAILED":
+		return exitCannotRun
+	}
+	return exitFault
+}
+
+func (s *session) printDetached(resp *agboxv1.CreateExecResponse) error {
+	if s.json {
+		return s.printJSON(resp)
+	}
+	_, err := fmt.Fprintln(s.out, resp.GetExecId())
+	return err
+}

@@ -1,0 +1,189 @@
+package initlink_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+func TestExec(t *testing.T) {
+	l, _, p := open(t, initproto.Hello{})
+	started := make(chan int, 2)
+	s := spec(t, "e")
+	s.Env, s.Cwd, s.User, s.Timeout, s.Grace = []string{"A=b"}, "sub", "me", time.Minute, time.Second
+	s.OnStarted = func(pid int) { started <- pid }
+	done := exec(l, limit(t), s)
+	m, files := p.hear()
+	got, ok := m.(*initproto.Exec)
+	if !ok || files != 3 || got.ID != "e" || got.Argv[0] != "true" || got.Env[0] != "A=b" || got.Cwd != "sub" ||
+		got.User != "me" || got.Timeout != time.Minute || got.Grace != time.Second {
+		t.Fatalf("%+v with %d files", m, files)
+	}
+	p.say(&initproto.Started{ID: "e", PID: 7})
+	if pid := <-started; pid != 7 {
+		t.Fatal(pid)
+	}
+	p.say(&initproto.Result{ID: "other", ExitCode: 1})
+	p.say(&initproto.Result{ID: "e", ExitCode: 2})
+	if a := <-done; a.error != nil || a.ExitCode != 2 {
+		t.Fatalf("%+v", a)
+	}
+	l.Ack("e")
+	if ack := hears[*initproto.Ack](p); ack.ID != "e" {
+		t.Fatal(ack)
+	}
+}
+
+func TestExecBusy(t *testing.T) {
+	l, _, p := open(t, initproto.Hello{})
+	done := exec(l, limit(t), spec(t, "e"))
+	hears[*initproto.Exec](p)
+	if _, err := l.Exec(limit(t), spec(t, "e")); !errors.Is(err, initlink.ErrExecBusy) {
+		t.Fatal(err)
+	}
+	p.say(&initproto.Result{ID: "e"})
+	<-done
+}
+
+// The end of the caller's context detaches; the next Exec attaches.
+func TestExecDetach(t *testing.T) {
+	l, _, p := open(t, initproto.Hello{})
+	ctx, detach := context.WithCancel(context.Background())
+	done := exec(l, ctx, spec(t, "e"))
+	hears[*initproto.Exec](p)
+	detach()
+	if a := <-done; !errors.Is(a.error, context.Canceled) {
+		t.Fatalf("%+v", a)
+	}
+	done = exec(l, limit(t), spec(t, "e"))
+	hears[*initproto.Exec](p) // and no Cancel before it
+	p.say(&initproto.Result{ID: "e", ExitCode: 3})
+	if a := <-done; a.ExitCode != 3 {
+		t.Fatalf("%+v", a)
+	}
+}
+
+// After a reconnect Exec is repeated only where init has not heard it, Cancel always.
+func TestExecAcrossReconnect(t *testing.T) {
+	l, path, p := open(t, initproto.Hello{})
+	started := make(chan int, 1)
+	s := spec(t, "known")
+	s.OnStarted = func(pid int) { started <- pid }
+	known := exec(l, limit(t), s)
+	hears[*initproto.Exec](p)
+	lost := exec(l, limit(t), spec(t, "lost"))
+	hears[*initproto.Exec](p)
+	check(t, l.Cancel(limit(t), "known", time.Second))
+	hears[*initproto.Cancel](p)
+	p.conn.Close()
+
+	p = greet(t, path, initproto.Hello{Execs: []initproto.KnownExec{{ID: "known", PID: 9}}})
+	var execs, cancels int
+	for range 2 {
+		switch m, _ := p.hear(); m := m.(type) {
+		case *initproto.Exec:
+			execs++
+			if m.ID != "lost" {
+				t.Fatalf("%+v", m)
+			}
+		case *initproto.Cancel:
+			cancels++
+			if m.ID != "known" || m.Grace != time.Second {
+				t.Fatalf("%+v", m)
+			}
+		}
+	}
+	if execs != 1 || cancels != 1 {
+		t.Fatal(execs, cancels)
+	}
+	if pid := <-started; pid != 9 {
+		t.Fatal(pid)
+	}
+	p.say(&initproto.Result{ID: "known", ExitCode: 143})
+	p.say(&initproto.Result{ID: "lost"})
+	if a := <-known; a.ExitCode != 143 || a.error != nil {
+		t.Fatalf("%+v", a)
+	}
+	if a := <-lost; a.error != nil {
+		t.Fatalf("%+v", a)
+	}
+}
+
+// A cancel that comes before the Exec, or after its caller has detached, is not forgotten.
+func TestCancelWithoutCall(t *testing.T) {
+	l, path, p := open(t, initproto.Hello{})
+	check(t, l.Cancel(limit(t), "e", time.Second))
+	hears[*initproto.Cancel](p)
+	ctx, detach := context.WithCancel(context.Background())
+	done := exec(l, ctx, spec(t, "e"))
+	hears[*initproto.Exec](p)
+	hears[*initproto.Cancel](p)
+	detach()
+	<-done
+	p.conn.Close()
+	p = greet(t, path, initproto.Hello{Execs: []initproto.KnownExec{{ID: "e", PID: 9}}})
+	hears[*initproto.Cancel](p)
+	l.Ack("e")
+	hears[*initproto.Ack](p)
+	p.conn.Close()
+	p = greet(t, path, initproto.Hello{Execs: []initproto.KnownExec{{ID: "e", PID: 9}}})
+	check(t, l.Stop(limit(t), 0))
+	hears[*initproto.Stop](p) // and no Cancel before it
+}
+
+// An acknowledgement while init is away is said when it comes back.
+func TestAckWhileAway(t *testing.T) {
+	path := t.TempDir() + "/s"
+	l := listen(t, path, trust)
+	l.Ack("ended")
+	l.Ack("forgotten")
+	p := greet(t, path, initproto.Hello{Execs: []initproto.KnownExec{{ID: "ended"}}})
+	if ack := hears[*initproto.Ack](p); ack.ID != "ended" {
+		t.Fatal(ack)
+	}
+	check(t, l.Stop(limit(t), time.Second))
+	if stop := hears[*initproto.Stop](p); stop.Grace != time.Second {
+		t.Fatal(stop)
+	}
+}
+
+func TestBoot(t *testing.T) {
+	l, path, p := open(t, initproto.Hello{})
+	f := spec(t, "").Files[0]
+	type booted struct {
+		initlink.BootStatus
+		error
+	}
+	done := make(chan booted)
+	boot := func() {
+		s, err := l.Boot(limit(t), f, f)
+		done <- booted{s, err}
+	}
+	go boot()
+	if m, files := p.hear(); files != 2 || m.Type() != initproto.TypeBoot {
+		t.Fatal(m, files)
+	}
+	p.conn.Close()
+	p = greet(t, path, initproto.Hello{}) // has not heard it
+	hears[*initproto.Boot](p)
+	p.conn.Close()
+	p = greet(t, path, initproto.Hello{Booted: true}) // has
+	want := initlink.BootStatus{State: initproto.BootExited, ExitCode: 3}
+	p.say(&initproto.Booted{Status: want})
+	if b := <-done; b.error != nil || b.BootStatus != want {
+		t.Fatalf("%+v", b)
+	}
+	p.conn.Close()
+	greet(t, path, initproto.Hello{Booted: true, Status: want})
+	go boot()
+	if b := <-done; b.error != nil || b.BootStatus != want {
+		t.Fatalf("%+v", b)
+	}
+}
