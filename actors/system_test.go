@@ -34,15 +34,15 @@ type world struct {
 }
 
 // inWorld runs test in a bubble: there, time passes only while everything waits.
-func inWorld(t *testing.T, runtime *actorstest.Runtime, test func(w *world)) {
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ids.db")
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, runtime: runtime, path: path}
+		w := &world{t: t, runtime: actorstest.New(), path: path}
 		w.start()
-		test(w)
+		test(t, w)
 		w.end()
-		if overlaps := runtime.Overlaps(); len(overlaps) > 0 {
+		if overlaps := w.runtime.Overlaps(); len(overlaps) > 0 {
 			t.Errorf("operations overlapped: %v", overlaps)
 		}
 		time.Sleep(2 * time.Second) // the actor library's dead-letter throttle ends by a timer
@@ -139,17 +139,16 @@ func (g *gate) before(ctx context.Context, call string) error {
 	}
 }
 
-func gated(call string) (*actorstest.Runtime, *gate) {
+func (w *world) gate(call string) *gate {
 	g := &gate{call: call, open: make(chan error)}
-	runtime := actorstest.New()
-	runtime.Before = g.before
-	return runtime, g
+	w.runtime.Before = g.before
+	return g
 }
 
 var spec = &agboxv1.CreateSpec{Image: "image"}
 
 func TestLife(t *testing.T) {
-	inWorld(t, actorstest.New(), func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		w.create("box-1", spec)
 		w.exec("box-1", "exec-1")
 		w.request("box-1", lifecycle.Stop{Reason: "stop_requested"})
@@ -165,8 +164,8 @@ func TestLife(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	runtime, _ := gated("stop box-1")
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.gate("stop box-1")
 		w.create("box-1", spec)
 		w.exec("box-1", "exec-1")
 		w.request("box-1", lifecycle.Stop{Reason: "stop_requested"})
@@ -195,7 +194,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestExecIDIsUsedOnce(t *testing.T) {
-	inWorld(t, actorstest.New(), func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		w.create("box-1", spec)
 		w.create("box-2", spec)
 		w.exec("box-1", "exec-1")
@@ -208,7 +207,7 @@ func TestExecIDIsUsedOnce(t *testing.T) {
 }
 
 func TestIDStaysTakenOverRestart(t *testing.T) {
-	inWorld(t, actorstest.New(), func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		w.create("box-1", spec)
 		w.request("box-1", lifecycle.Delete{})
 		w.restart()
@@ -223,21 +222,21 @@ func TestIDStaysTakenOverRestart(t *testing.T) {
 }
 
 func TestDeleteDuringCreate(t *testing.T) {
-	runtime, _ := gated("create box-1")
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.gate("create box-1")
 		w.create("box-1", spec)
 		w.request("box-1", lifecycle.Delete{Reason: "delete_requested"})
 		w.expect("box-1", "ACCEPTED PREPARING DELETE_REQUESTED DELETED")
-		if calls := runtime.Calls(); !slices.Equal(calls, []string{"create box-1", "remove box-1"}) {
+		if calls := w.runtime.Calls(); !slices.Equal(calls, []string{"create box-1", "remove box-1"}) {
 			t.Errorf("the runtime was asked for %v", calls)
 		}
 	})
 }
 
 func TestDeleteDuringStop(t *testing.T) {
-	runtime, _ := gated("stop box-1")
-	runtime.Run = runtime.UntilCancelled
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.gate("stop box-1")
+		w.runtime.Run = w.runtime.UntilCancelled
 		w.create("box-1", spec)
 		w.exec("box-1", "exec-1")
 		w.request("box-1", lifecycle.Stop{})
@@ -257,8 +256,8 @@ func TestFailures(t *testing.T) {
 		"remove box-1": {[]lifecycle.Command{lifecycle.Delete{}}, lifecycle.CodeDeleteFailed},
 	} {
 		t.Run(call, func(t *testing.T) {
-			runtime, g := gated(call)
-			inWorld(t, runtime, func(w *world) {
+			inWorld(t, func(t *testing.T, w *world) {
+				g := w.gate(call)
 				w.create("box-1", spec)
 				for _, c := range test.after {
 					w.request("box-1", c)
@@ -280,21 +279,19 @@ func TestFailures(t *testing.T) {
 }
 
 func TestPanicInOperationIsAFailure(t *testing.T) {
-	runtime := actorstest.New()
-	runtime.Before = func(context.Context, string) error { panic("boom") }
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.runtime.Before = func(context.Context, string) error { panic("boom") }
 		w.create("box-1", spec)
 		if view, _ := w.system.Sandbox("box-1"); view.State.Phase != lifecycle.Failed || !strings.Contains(view.State.ErrorMessage, "boom") {
 			t.Errorf("the sandbox is %+v", view.State)
 		}
-		runtime.Before = nil
+		w.runtime.Before = nil
 	})
 }
 
 func TestCancelExec(t *testing.T) {
-	runtime := actorstest.New()
-	runtime.Run = runtime.UntilCancelled
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.runtime.Run = w.runtime.UntilCancelled
 		w.create("box-1", spec)
 		w.exec("box-1", "exec-1")
 		if err := w.system.CancelExec(t.Context(), "exec-1"); err != nil {
@@ -310,15 +307,14 @@ func TestCancelExec(t *testing.T) {
 }
 
 func TestPrimaryDies(t *testing.T) {
-	runtime := actorstest.New()
-	runtime.Run = runtime.UntilCancelled
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.runtime.Run = w.runtime.UntilCancelled
 		w.create("box-1", spec)
 		w.exec("box-1", "exec-1")
 		w.exec("box-1", "exec-2")
 		// One of them had ended, and said so on disk, before the container went.
-		runtime.Record("exec-2", lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 5})
-		runtime.Die("box-1")
+		w.runtime.Record("exec-2", lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 5})
+		w.runtime.Die("box-1")
 		synctest.Wait()
 		w.expect("box-1", "ACCEPTED PREPARING READY EXEC_STARTED EXEC_STARTED EXEC_FINISHED EXEC_FAILED FAILED")
 		view, _ := w.system.Sandbox("box-1")
@@ -333,17 +329,17 @@ func TestPrimaryDies(t *testing.T) {
 
 // TestPrimaryDiesAsCreateEnds: the death is told before READY is recorded, and must not be forgotten.
 func TestPrimaryDiesAsCreateEnds(t *testing.T) {
-	runtime, g := gated("create box-1")
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.gate("create box-1")
 		w.create("box-1", spec)
 		dying := make(chan struct{})
-		runtime.Before = func(ctx context.Context, call string) error { return nil }
-		go func() { runtime.Die("box-1"); close(dying) }()
+		w.runtime.Before = func(ctx context.Context, call string) error { return nil }
+		go func() { w.runtime.Die("box-1"); close(dying) }()
 		<-dying
 		synctest.Wait()
 		g.open <- nil
 		synctest.Wait()
-		calls := runtime.Calls()
+		calls := w.runtime.Calls()
 		if calls[len(calls)-1] != "observe box-1" {
 			t.Errorf("nobody looked at the primary: %v", calls)
 		}
@@ -351,11 +347,11 @@ func TestPrimaryDiesAsCreateEnds(t *testing.T) {
 }
 
 func TestStopIsNeverAFailure(t *testing.T) {
-	runtime, g := gated("stop box-1")
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.gate("stop box-1")
 		w.create("box-1", spec)
 		w.request("box-1", lifecycle.Stop{Reason: "stop_requested"})
-		runtime.Die("box-1") // as Docker reports of every stop
+		w.runtime.Die("box-1") // as Docker reports of every stop
 		synctest.Wait()
 		g.open <- nil
 		synctest.Wait()
@@ -364,9 +360,8 @@ func TestStopIsNeverAFailure(t *testing.T) {
 }
 
 func TestIdleStop(t *testing.T) {
-	runtime := actorstest.New()
-	runtime.Run = runtime.UntilCancelled
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.runtime.Run = w.runtime.UntilCancelled
 		w.create("box-1", &agboxv1.CreateSpec{IdleTtl: durationpb.New(30 * time.Minute)})
 		w.create("never", &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)})
 		time.Sleep(20 * time.Minute)
@@ -395,9 +390,9 @@ func TestIdleStop(t *testing.T) {
 }
 
 func TestRestartCarriesOn(t *testing.T) {
-	runtime, g := gated("create box-1")
-	runtime.Run = runtime.UntilCancelled
-	inWorld(t, runtime, func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.gate("create box-1")
+		w.runtime.Run = w.runtime.UntilCancelled
 		w.create("box-1", spec)
 		w.create("box-2", spec)
 		w.exec("box-2", "exec-1")
@@ -416,7 +411,7 @@ func TestRestartCarriesOn(t *testing.T) {
 }
 
 func TestShutdownRefusesRequests(t *testing.T) {
-	inWorld(t, actorstest.New(), func(w *world) {
+	inWorld(t, func(t *testing.T, w *world) {
 		w.create("box-1", spec)
 		w.system.Shutdown(t.Context())
 		if _, err := w.system.Create(t.Context(), "box-2", spec); !errors.Is(err, actors.ErrShuttingDown) {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var at = time.Unix(1_700_000_000, 42)
 
-func open(t *testing.T, path string) *persist.DB {
+func open(t testing.TB, path string) *persist.DB {
 	t.Helper()
 	db, err := persist.Open(path)
 	if err != nil {

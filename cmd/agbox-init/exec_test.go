@@ -143,10 +143,12 @@ func TestManyAtOnce(t *testing.T) {
 	b := newBox(t).start()
 	var all sync.WaitGroup
 	for range 50 {
-		s := b.spec([]string{"sh", "-c", "echo $MARK"})
 		all.Go(func() {
-			if o := b.wait(s); o.ExitCode != 0 || o.stdout != "image\n" {
-				t.Errorf("%+v", o)
+			for range 4 {
+				o := b.sh("echo begin; echo $MARK >&2; head -c 3000 /bin/busybox; echo end")
+				if o.ExitCode != 0 || len(o.stdout) != 3010 || o.stderr != "image\n" {
+					t.Errorf("%+v: %d bytes, %q", o.Result, len(o.stdout), o.stderr)
+				}
 			}
 		})
 	}

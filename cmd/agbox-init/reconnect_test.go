@@ -2,7 +2,10 @@ package main_test
 
 import (
 	"context"
+	"io"
 	"net"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,6 +58,39 @@ func TestReconnectWhileEnded(t *testing.T) {
 	}
 	b.link.Ack(bg.ID)
 	b.expect(b.sh("cat /tmp/ran"), 0, "ran\n")
+}
+
+// A connection that breaks while the daemon waits: the result of what ended meanwhile comes by itself.
+func TestReconnectUnderneath(t *testing.T) {
+	b := newBox(t).start()
+	b.expect(b.sh("busybox mkfifo -m 666 /tmp/gate"), 0, "")
+	bg := b.begin("echo ready; read x < /tmp/gate; echo over; exit 5")
+	b.away.Lock()
+	b.impostor.Store(true)
+	conn, err := net.Dial("unix", b.address())
+	b.check(err)
+	hello, err := initproto.Encode(&initproto.Hello{
+		Version: initproto.Version, Execs: []initproto.KnownExec{{ID: bg.ID, PID: 1}},
+	}, 0)
+	b.check(err)
+	conn.Write(hello)
+	other := &background{box: b, ExecSpec: b.spec([]string{"true"})}
+	other.attach() // reaches the impostor, so init is cut off
+	if _, err := io.ReadFull(conn, make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	b.check(os.WriteFile(strings.TrimSuffix(b.address(), ".agbox/run/s")+"tmp/gate", []byte("go\n"), 0))
+	if line := bg.line(); line != "over" {
+		t.Fatal(line)
+	}
+	b.away.Unlock()
+	conn.Close()
+	if r := bg.wait(); r.ExitCode != 5 {
+		t.Fatalf("%+v", r)
+	}
+	if r := other.wait(); r.ExitCode != 0 { // said again, now to init
+		t.Fatalf("%+v", r)
+	}
 }
 
 // With no daemon there at all, the record and the output are on disk.

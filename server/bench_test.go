@@ -1,0 +1,33 @@
+package server_test
+
+import (
+	"testing"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/servertest"
+)
+
+// BenchmarkExec is the time from CreateExec to EXEC_FINISHED at a client with one subscription.
+func BenchmarkExec(b *testing.B) {
+	d := servertest.Start(b)
+	id := d.Create(&agboxv1.CreateSpec{})
+	stream, err := d.SubscribeSandboxEvents(b.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer stream.Close()
+	for b.Loop() {
+		if _, err := d.CreateExec(b.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"true"}}); err != nil {
+			b.Fatal(err)
+		}
+		for {
+			event, err := stream.Recv()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if event.EventType == agboxv1.EventType_EXEC_FINISHED {
+				break
+			}
+		}
+	}
+}
