@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // layout is where the daemon's files are.
@@ -34,7 +36,7 @@ func (l layout) make(sandboxID string) error {
 	for dir, mode := range map[string]os.FileMode{
 		l.logs(sandboxID): 0o755, l.run(sandboxID): 0o755, l.results(sandboxID): 0o700,
 	} {
-		if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		if err := makeParent(filepath.Dir(dir)); err != nil {
 			return err
 		}
 		if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
@@ -46,6 +48,37 @@ func (l layout) make(sandboxID string) error {
 	}
 	return nil
 }
+
+// makeParent makes a directory that holds one for each sandbox.
+func makeParent(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return spread(dir)
+}
+
+// spread asks ext4 to place what is made in dir all over the disk, as it does in /home. Otherwise everything shares
+// the block group of dir, and where that one saw many deletions, as that of /tmp does, making a file takes up to
+// 0.9 ms instead of 0.02, which is more than starting a command. Other file systems have no such flag, and no need.
+func spread(dir string) error {
+	file, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	flags, err := unix.IoctlGetUint32(int(file.Fd()), unix.FS_IOC_GETFLAGS)
+	if err != nil {
+		return nil
+	}
+	_ = unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, int(flags|topDirFlag))
+	return nil
+}
+
+// topDirFlag is the kernel's FS_TOPDIR_FL, which x/sys does not name.
+const topDirFlag = 0x00020000
 
 // openOutput opens a log for writing by agbox-init, creating it when it is not there. What is in it stays: the
 // same exec may be opened again after a restart. Logs can be read from inside the sandbox.

@@ -173,21 +173,45 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string) error {
 	return nil
 }
 
-// Stop implements actors.Runtime. agbox-init passes the request on and ends as soon as nothing else runs.
+// Stop implements actors.Runtime. It asks agbox-init, which ends everything and then itself: that spares Docker's own
+// way to a process, a quarter of the time that a kill takes. Docker stops the container when that does not help.
 func (d *Docker) Stop(ctx context.Context, sandboxID string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout+d.config.StopGrace)
 	defer cancel()
-	// agbox-init keeps to the grace by itself; Docker kills only one that does not.
-	grace := int(d.config.StopGrace/time.Second) + 2
 	name := primaryName(sandboxID)
-	if err := d.api.ContainerStop(ctx, name, container.StopOptions{Timeout: &grace}); err != nil {
-		if isNotFound(err) {
+	if !d.stopByInit(ctx, sandboxID) {
+		grace := int(stopSlack / time.Second)
+		if err := d.api.ContainerStop(ctx, name, container.StopOptions{Timeout: &grace}); isNotFound(err) {
 			return coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s: delete the sandbox", ErrMissing, name)
+		} else if err != nil {
+			return fmt.Errorf("cannot stop container %s: %w", name, err)
 		}
-		return fmt.Errorf("cannot stop container %s: %w", name, err)
 	}
 	d.unlink(sandboxID)
 	return nil
+}
+
+// stopSlack is what agbox-init gets beyond the grace to end by itself.
+const stopSlack = 2 * time.Second
+
+// stopByInit reports whether the container ended because its init was asked to.
+func (d *Docker) stopByInit(ctx context.Context, sandboxID string) bool {
+	link, err := d.link(sandboxID)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.config.StopGrace+stopSlack)
+	defer cancel()
+	ended, errs := d.api.ContainerWait(ctx, primaryName(sandboxID), container.WaitConditionNotRunning)
+	asked := make(chan error, 1)
+	go func() { asked <- link.Stop(ctx, d.config.StopGrace) }()
+	defer func() { cancel(); <-asked }()
+	select {
+	case <-ended:
+		return true
+	case <-errs:
+		return false
+	}
 }
 
 // Remove implements actors.Runtime.
