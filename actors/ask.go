@@ -52,6 +52,9 @@ func (s *System) ask(ctx context.Context, e *entry, r *request) (lifecycle.State
 	}
 }
 
+// errCrashed answers those whose request was in a sandbox's hands when it crashed.
+var errCrashed = fmt.Errorf("%w: the sandbox's actor crashed and is restarted from its log", ErrOutcomeUnknown)
+
 // crash is what a sandbox's panic becomes on its way to the supervisor.
 type crash struct {
 	reason  any
@@ -71,7 +74,7 @@ func answerCrashes(next actor.ReceiverFunc) actor.ReceiverFunc {
 				return
 			}
 			if r, ok := envelope.Message.(*request); ok {
-				r.reply(lifecycle.State{}, fmt.Errorf("%w: the sandbox's actor crashed and is restarted from its log", ErrOutcomeUnknown))
+				r.reply(lifecycle.State{}, errCrashed)
 			}
 			panic(&crash{reason: reason, message: envelope.Message, stack: debug.Stack()})
 		}()

@@ -108,3 +108,17 @@ func (r *registry) all() []*entry {
 	}
 	return list
 }
+
+// runner finds the sandbox in which an exec runs.
+func (r *registry) runner(execID string) (*entry, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, e := range r.entries {
+		if state := e.state.Load(); state != nil {
+			if _, running := state.Running[execID]; running {
+				return e, true
+			}
+		}
+	}
+	return nil, false
+}

@@ -188,10 +188,8 @@ func (s *System) CancelExec(ctx context.Context, execID string) error {
 	if s.closing.Load() {
 		return ErrShuttingDown
 	}
-	owner, err := s.db.ExecOwner(execID)
-	if errors.Is(err, persist.ErrNoExec) {
-		return fmt.Errorf("%w: %s", ErrExecNotFound, execID)
-	} else if err != nil {
+	owner, err := s.ExecOwner(execID)
+	if err != nil {
 		return err
 	}
 	e, err := s.entry(owner)
@@ -203,6 +201,18 @@ func (s *System) CancelExec(ctx context.Context, execID string) error {
 		return fmt.Errorf("%w: %s", ErrExecTerminal, execID)
 	}
 	return err
+}
+
+// ExecOwner returns the sandbox that an exec runs or ran in, or ErrExecNotFound.
+func (s *System) ExecOwner(execID string) (sandboxID string, err error) {
+	if e, found := s.registry.runner(execID); found {
+		return e.id, nil
+	}
+	owner, err := s.db.EndedExec(execID)
+	if errors.Is(err, persist.ErrNoExec) {
+		return "", fmt.Errorf("%w: %s", ErrExecNotFound, execID)
+	}
+	return owner, err
 }
 
 // request answers for a DELETED sandbox without its actor, which is gone after a restart of the daemon.

@@ -299,7 +299,7 @@ func TestCancelExec(t *testing.T) {
 		}
 		synctest.Wait()
 		w.expect("box-1", "ACCEPTED PREPARING READY EXEC_STARTED EXEC_CANCELLED")
-		exec, err := w.db.Exec("exec-1")
+		exec, err := w.db.Exec("box-1", "exec-1")
 		if err != nil || exec.End.GetExec().GetExitCode() != 143 {
 			t.Errorf("exec is %+v, %v", exec, err)
 		}
@@ -321,7 +321,7 @@ func TestPrimaryDies(t *testing.T) {
 		if view.State.ErrorCode != lifecycle.CodeContainerNotRunning || !strings.Contains(view.State.ErrorMessage, "137") {
 			t.Errorf("the sandbox is %+v", view.State)
 		}
-		if exec, _ := w.db.Exec("exec-2"); exec.End.GetExec().GetExitCode() != 5 {
+		if exec, _ := w.db.Exec("box-1", "exec-2"); exec.End.GetExec().GetExitCode() != 5 {
 			t.Errorf("a recorded exit code is lost: %v", exec.End)
 		}
 	})

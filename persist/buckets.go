@@ -10,8 +10,8 @@
 //	events:{sandbox id}          sequence   -> SandboxEvent
 //	exec-config:{sandbox id}     exec id    -> CreateExecRequest, as it was accepted
 //	exec-cancels:{sandbox id}    exec id    -> int64, when a cancel was accepted; gone once the exec ended
-//	exec-index                   exec id    -> ExecStatus with sandbox_id, and, once the exec has ended,
-//	                                           last_event_sequence: where the log tells its end
+//	exec-ends                    exec id    -> ExecStatus with sandbox_id and last_event_sequence: where which
+//	                                           log tells the end of the exec
 //
 // Keys are UTF-8 ids or big-endian uint64; values are big-endian 8-byte integers or protobuf messages.
 // Events are stored without replay and snapshot, which belong to a subscription.
@@ -29,7 +29,7 @@ var (
 	execIDs      = []byte("exec-ids")
 	configs      = []byte("sandbox-config")
 	deletedTimes = []byte("sandbox-deleted-at")
-	execIndex    = []byte("exec-index")
+	execEnds     = []byte("exec-ends")
 )
 
 func eventsOf(sandboxID string) []byte      { return []byte("events:" + sandboxID) }
@@ -37,7 +37,7 @@ func execConfigsOf(sandboxID string) []byte { return []byte("exec-config:" + san
 func execCancelsOf(sandboxID string) []byte { return []byte("exec-cancels:" + sandboxID) }
 
 func createBuckets(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, execIndex} {
+	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, execEnds} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

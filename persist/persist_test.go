@@ -102,16 +102,22 @@ func TestSurvivesReopen(t *testing.T) {
 	if oldest, newest, err := db.Bounds("box-1"); oldest != 1 || newest != 4 || err != nil {
 		t.Errorf("bounds are %d, %d, %v", oldest, newest, err)
 	}
-	ended, err := db.Exec("exec-1")
+	ended, err := db.Exec("box-1", "exec-1")
 	if err != nil || ended.End.GetExec().GetExitCode() != 3 || ended.Newest != 4 || ended.CancelRequested {
 		t.Errorf("exec-1 is %+v, %v", ended, err)
 	}
-	running, err := db.Exec("exec-2")
+	if owner, err := db.EndedExec("exec-1"); owner != "box-1" || err != nil {
+		t.Errorf("exec-1 belongs to %q, %v", owner, err)
+	}
+	if _, err := db.EndedExec("exec-2"); !errors.Is(err, persist.ErrNoExec) {
+		t.Errorf("a running exec has ended: %v", err)
+	}
+	running, err := db.Exec("box-1", "exec-2")
 	if err != nil || running.End != nil || !running.CancelRequested || !slices.Equal(running.Request.Command, []string{"true"}) {
 		t.Errorf("exec-2 is %+v, %v", running, err)
 	}
 	must(t, db, tell("box-1", 4, agboxv1.EventType_EXEC_CANCELLED, "exec-2"))
-	if ended, _ := db.Exec("exec-2"); ended.CancelRequested || ended.End == nil {
+	if ended, _ := db.Exec("box-1", "exec-2"); ended.CancelRequested || ended.End == nil {
 		t.Errorf("after its end exec-2 is %+v", ended)
 	}
 }
@@ -137,11 +143,28 @@ func TestRefusalsLeaveNoTrace(t *testing.T) {
 	if got := sequences(t, db, "box-1", 0); !slices.Equal(got, []uint64{1, 2}) {
 		t.Errorf("box-1 has events %v", got)
 	}
-	if _, err := db.Exec("exec-2"); !errors.Is(err, persist.ErrNoExec) {
+	if _, err := db.Exec("box-1", "exec-2"); !errors.Is(err, persist.ErrNoExec) {
 		t.Errorf("a refused exec is there: %v", err)
 	}
 	if _, err := db.Events("box-9", 0, 1); !errors.Is(err, persist.ErrNoSandbox) {
 		t.Errorf("a refused sandbox is there: %v", err)
+	}
+}
+
+func TestAppendAll(t *testing.T) {
+	db, _ := newDB(t)
+	must(t, db, create("box-1"), create("box-2"), startExec("box-2", "used", 1))
+	errs := db.AppendAll([]persist.Entry{startExec("box-1", "exec-1", 1), startExec("box-1", "used", 2), startExec("box-1", "exec-2", 3), startExec("box-1", "exec-3", 2)})
+	for i, want := range []error{nil, persist.ErrExecIDTaken, persist.ErrConflict, nil} {
+		if !errors.Is(errs[i], want) {
+			t.Errorf("entry %d: got %v, want %v", i, errs[i], want)
+		}
+	}
+	if got := sequences(t, db, "box-1", 0); !slices.Equal(got, []uint64{1, 2, 3}) {
+		t.Errorf("events are %v", got)
+	}
+	if _, err := db.Exec("box-1", "exec-2"); !errors.Is(err, persist.ErrNoExec) {
+		t.Errorf("a conflicting exec is there: %v", err)
 	}
 }
 
@@ -246,8 +269,11 @@ func TestPurge(t *testing.T) {
 	if _, err := db.Events("box-1", 0, 1); !errors.Is(err, persist.ErrNoSandbox) {
 		t.Errorf("events after the purge: %v", err)
 	}
-	if _, err := db.Exec("exec-1"); !errors.Is(err, persist.ErrNoExec) {
+	if _, err := db.Exec("box-1", "exec-1"); !errors.Is(err, persist.ErrNoExec) {
 		t.Errorf("exec after the purge: %v", err)
+	}
+	if _, err := db.EndedExec("exec-1"); !errors.Is(err, persist.ErrNoExec) {
+		t.Errorf("end of an exec after the purge: %v", err)
 	}
 	if list, _ := db.DeletedBefore(at.Add(1)); len(list) != 0 {
 		t.Errorf("still to be purged: %v", list)

@@ -85,41 +85,31 @@ func (db *DB) Bounds(sandboxID string) (oldest, newest uint64, err error) {
 	return oldest, newest, err
 }
 
-// ExecOwner returns the sandbox of an exec, or ErrNoExec.
-func (db *DB) ExecOwner(execID string) (sandboxID string, err error) {
-	err = db.view(func(tx *bbolt.Tx) error {
-		index, err := readIndex(tx, execID)
-		sandboxID = index.GetSandboxId()
-		return err
-	})
-	return sandboxID, err
-}
-
-// Exec returns what is recorded about an exec, or ErrNoExec.
-func (db *DB) Exec(execID string) (Exec, error) {
+// Exec returns what is recorded about an exec of the sandbox, or ErrNoExec.
+func (db *DB) Exec(sandboxID, execID string) (Exec, error) {
 	exec := Exec{Request: &agboxv1.CreateExecRequest{}}
 	err := db.view(func(tx *bbolt.Tx) error {
-		index, err := readIndex(tx, execID)
-		if err != nil {
-			return err
+		var request []byte
+		if requests := tx.Bucket(execConfigsOf(sandboxID)); requests != nil {
+			request = requests.Get([]byte(execID))
 		}
-		requests := tx.Bucket(execConfigsOf(index.SandboxId))
-		if requests == nil {
+		if request == nil {
 			return fmt.Errorf("%w: %s", ErrNoExec, execID)
 		}
-		if err := proto.Unmarshal(requests.Get([]byte(execID)), exec.Request); err != nil {
+		if err := proto.Unmarshal(request, exec.Request); err != nil {
 			return fmt.Errorf("%w: request of exec %s: %w", ErrCorrupt, execID, err)
 		}
-		if cancels := tx.Bucket(execCancelsOf(index.SandboxId)); cancels != nil {
+		if cancels := tx.Bucket(execCancelsOf(sandboxID)); cancels != nil {
 			exec.CancelRequested = cancels.Get([]byte(execID)) != nil
 		}
-		events := tx.Bucket(eventsOf(index.SandboxId))
+		events := tx.Bucket(eventsOf(sandboxID))
 		exec.Newest = newestSequence(events)
-		if index.LastEventSequence == 0 {
-			return nil
+		end, err := readEnd(tx, execID)
+		if err != nil || end == nil {
+			return err
 		}
 		exec.End = &agboxv1.SandboxEvent{}
-		if err := proto.Unmarshal(events.Get(encodeUint(index.LastEventSequence)), exec.End); err != nil {
+		if err := proto.Unmarshal(events.Get(encodeUint(end.LastEventSequence)), exec.End); err != nil {
 			return fmt.Errorf("%w: end of exec %s: %w", ErrCorrupt, execID, err)
 		}
 		return nil
@@ -127,16 +117,30 @@ func (db *DB) Exec(execID string) (Exec, error) {
 	return exec, err
 }
 
-func readIndex(tx *bbolt.Tx, execID string) (*agboxv1.ExecStatus, error) {
-	value := tx.Bucket(execIndex).Get([]byte(execID))
+// EndedExec returns the sandbox of an exec that has ended, and ErrNoExec for all others.
+func (db *DB) EndedExec(execID string) (sandboxID string, err error) {
+	err = db.view(func(tx *bbolt.Tx) error {
+		end, err := readEnd(tx, execID)
+		if err == nil && end == nil {
+			err = fmt.Errorf("%w: %s", ErrNoExec, execID)
+		}
+		sandboxID = end.GetSandboxId()
+		return err
+	})
+	return sandboxID, err
+}
+
+// readEnd returns nil for an exec that has not ended.
+func readEnd(tx *bbolt.Tx, execID string) (*agboxv1.ExecStatus, error) {
+	value := tx.Bucket(execEnds).Get([]byte(execID))
 	if value == nil {
-		return nil, fmt.Errorf("%w: %s", ErrNoExec, execID)
+		return nil, nil
 	}
-	index := &agboxv1.ExecStatus{}
-	if err := proto.Unmarshal(value, index); err != nil {
-		return nil, fmt.Errorf("%w: index of exec %s: %w", ErrCorrupt, execID, err)
+	end := &agboxv1.ExecStatus{}
+	if err := proto.Unmarshal(value, end); err != nil {
+		return nil, fmt.Errorf("%w: end of exec %s: %w", ErrCorrupt, execID, err)
 	}
-	return index, nil
+	return end, nil
 }
 
 // Changed returns a channel that is closed at the next change of the sandbox's history, its purge and the

@@ -35,8 +35,8 @@ func (db *DB) Purge(sandboxID string) error {
 			return fmt.Errorf("%w: sandbox %s is not deleted", ErrConflict, sandboxID)
 		}
 		if requests := tx.Bucket(execConfigsOf(sandboxID)); requests != nil {
-			index := tx.Bucket(execIndex)
-			if err := requests.ForEach(func(execID, _ []byte) error { return index.Delete(execID) }); err != nil {
+			ends := tx.Bucket(execEnds)
+			if err := requests.ForEach(func(execID, _ []byte) error { return ends.Delete(execID) }); err != nil {
 				return err
 			}
 		}

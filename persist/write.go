@@ -44,7 +44,35 @@ type write struct {
 // ErrConflict when e does not fit what is recorded, and with ErrNoSpace or ErrClosed; a failed entry leaves
 // no trace, and does not disturb the entries of others.
 func (db *DB) Append(e Entry) error {
-	return db.write(e.SandboxID, func(tx *bbolt.Tx) error { return e.apply(tx) })
+	return db.AppendAll([]Entry{e})[0]
+}
+
+// AppendAll is Append for several entries of one sandbox, in order, at the price of one. It returns an error for
+// each: what follows a refused entry as if that had been recorded is a conflict.
+func (db *DB) AppendAll(entries []Entry) []error {
+	errs := make([]error, len(entries))
+	if len(entries) == 0 {
+		return errs
+	}
+	err := db.write(entries[0].SandboxID, func(tx *bbolt.Tx) error {
+		recorded := false
+		for i, e := range entries {
+			if errs[i] = e.apply(tx); errs[i] != nil && !isRefusal(errs[i]) {
+				return errs[i]
+			}
+			recorded = recorded || errs[i] == nil
+		}
+		if !recorded {
+			return errs[0]
+		}
+		return nil
+	})
+	if err != nil && !isRefusal(err) {
+		for i := range errs {
+			errs[i] = err
+		}
+	}
+	return errs
 }
 
 func (db *DB) write(changed string, apply func(*bbolt.Tx) error) error {
@@ -176,10 +204,7 @@ func (e Entry) putExec(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	if err := putMessage(configs, id, e.StartExec); err != nil {
-		return err
-	}
-	return putMessage(tx.Bucket(execIndex), id, &agboxv1.ExecStatus{SandboxId: e.SandboxID})
+	return putMessage(configs, id, e.StartExec)
 }
 
 func (e Entry) putEvents(tx *bbolt.Tx) error {
@@ -217,7 +242,7 @@ func (e Entry) index(tx *bbolt.Tx, event *agboxv1.SandboxEvent) error {
 				return err
 			}
 		}
-		return putMessage(tx.Bucket(execIndex), id,
+		return putMessage(tx.Bucket(execEnds), id,
 			&agboxv1.ExecStatus{SandboxId: e.SandboxID, LastEventSequence: event.Sequence})
 	}
 	return nil

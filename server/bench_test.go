@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"sync"
 	"testing"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -29,5 +30,37 @@ func BenchmarkExec(b *testing.B) {
 				break
 			}
 		}
+	}
+}
+
+// BenchmarkExecBurst is the time until the last of 50 execs, started at once, has finished.
+func BenchmarkExecBurst(b *testing.B) {
+	const burst = 50
+	d := servertest.Start(b)
+	id := d.Create(&agboxv1.CreateSpec{})
+	stream, err := d.SubscribeSandboxEvents(b.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer stream.Close()
+	for b.Loop() {
+		var group sync.WaitGroup
+		for range burst {
+			group.Go(func() {
+				if _, err := d.CreateExec(b.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"true"}}); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		for finished := 0; finished < burst; {
+			event, err := stream.Recv()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if event.EventType == agboxv1.EventType_EXEC_FINISHED {
+				finished++
+			}
+		}
+		group.Wait()
 	}
 }

@@ -36,7 +36,11 @@ func (s *Server) CancelExec(ctx context.Context, req *agboxv1.CancelExecRequest)
 }
 
 func (s *Server) GetExec(_ context.Context, req *agboxv1.GetExecRequest) (*agboxv1.GetExecResponse, error) {
-	exec, err := s.db.Exec(req.ExecId)
+	owner, err := s.system.ExecOwner(req.ExecId)
+	if err != nil {
+		return nil, s.fail(err, "exec_id", req.ExecId)
+	}
+	exec, err := s.db.Exec(owner, req.ExecId)
 	if err != nil {
 		return nil, s.fail(err, "exec_id", req.ExecId)
 	}
@@ -61,7 +65,7 @@ func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecs
 		ids := runningIDs(view.State)
 		slices.Reverse(ids)
 		for _, id := range ids {
-			exec, err := s.db.Exec(id)
+			exec, err := s.db.Exec(view.State.SandboxID, id)
 			if err != nil {
 				return nil, s.fail(err, "exec_id", id)
 			}

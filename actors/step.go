@@ -1,0 +1,161 @@
+package actors
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// recordRetry is how long a fact waits for another try when the log could not take it, as with a full disk.
+const recordRetry = time.Second
+
+// step is a command on its way into the log.
+type step struct {
+	command lifecycle.Command
+	create  *agboxv1.CreateSpec
+	exec    *agboxv1.CreateExecRequest
+	// done is told what became of it: nil once it is durable and acted on, a *lifecycle.Refusal, or an error of
+	// the log. May be nil.
+	done func(error)
+
+	events []*agboxv1.SandboxEvent
+	after  lifecycle.State
+	// entry is what to record, with no sandbox id when the command leaves no trace.
+	entry persist.Entry
+	err   error
+}
+
+// batch collects the steps that wait in the mailbox together, so that a burst costs few transactions.
+type batch struct{ steps []*step }
+
+// enqueue has the step taken with all others that are waiting by now.
+func (s *sandbox) enqueue(c actor.Context, st *step) {
+	if s.batch == nil {
+		s.batch = &batch{}
+		c.Send(c.Self(), s.batch)
+	}
+	s.batch.steps = append(s.batch.steps, st)
+}
+
+// flush takes what was enqueued. When that crashes, everybody who waits for it hears so.
+func (s *sandbox) flush(c actor.Context) {
+	if s.batch == nil {
+		return
+	}
+	steps := s.batch.steps
+	defer func() {
+		if reason := recover(); reason != nil {
+			abandon(steps)
+			panic(reason)
+		}
+	}()
+	s.batch = nil
+	s.take(c, steps)
+}
+
+// abandon answers for steps that a crash has caught.
+func abandon(steps []*step) {
+	for _, st := range steps {
+		if st.done != nil {
+			st.done(errCrashed)
+		}
+	}
+}
+
+// take decides, persists, applies, acts and replies, in that order. The log is what callers see: nothing happens
+// before it is durable.
+func (s *sandbox) take(c actor.Context, steps []*step) {
+	for rest := steps; len(rest) > 0; {
+		rest = s.record(c, rest)
+	}
+	s.act(c)
+	for _, st := range steps {
+		if st.done != nil {
+			st.done(st.err)
+		}
+	}
+}
+
+// record takes steps in one transaction and returns those that must be decided anew, because they were decided as
+// if one had been recorded that was not.
+func (s *sandbox) record(c actor.Context, steps []*step) []*step {
+	decided := s.state
+	var entries []persist.Entry
+	for _, st := range steps {
+		st.decide(decided)
+		decided = st.after
+		if st.entry.SandboxID != "" {
+			entries = append(entries, st.entry)
+		}
+	}
+	errs := s.system.db.AppendAll(entries)
+	for i, st := range steps {
+		if st.entry.SandboxID == "" {
+			continue
+		}
+		st.err, errs = errs[0], errs[1:]
+		if st.err != nil {
+			return steps[i+1:]
+		}
+		s.apply(c, st)
+	}
+	return nil
+}
+
+func (st *step) decide(state lifecycle.State) {
+	now := time.Now()
+	st.after, st.entry = state, persist.Entry{}
+	if st.events, st.err = lifecycle.Decide(state, st.command, now); st.err != nil {
+		return
+	}
+	cancel, _ := st.command.(lifecycle.CancelExec)
+	if len(st.events) == 0 && cancel.ExecID == "" {
+		return
+	}
+	for _, event := range st.events {
+		st.after = lifecycle.Fold(st.after, event)
+	}
+	st.entry = persist.Entry{
+		SandboxID: state.SandboxID, After: state.Sequence, Events: st.events, At: now,
+		Create: st.create, StartExec: st.exec, CancelExec: cancel.ExecID,
+	}
+}
+
+// apply makes a recorded step the sandbox's state, and starts or lets go of the execs that it is about.
+func (s *sandbox) apply(c actor.Context, st *step) {
+	s.state = st.after
+	s.entry.state.Store(&st.after)
+	if st.exec != nil {
+		s.runExec(c, st.exec)
+	}
+	if cancel, ok := st.command.(lifecycle.CancelExec); ok && s.execs[cancel.ExecID] != nil {
+		c.Send(s.execs[cancel.ExecID], &cancelExec{})
+	}
+	for _, event := range st.events {
+		switch event.EventType {
+		case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
+			s.endExec(c, event.GetExec().GetExecId())
+		}
+	}
+}
+
+// fact is a step that nobody waits for. When the log cannot take it now, message is delivered again later; a fact
+// that was taken is ignored the second time.
+func (s *sandbox) fact(self *actor.PID, message any, command lifecycle.Command) *step {
+	return &step{command: command, done: func(err error) {
+		if _, refused := errors.AsType[*lifecycle.Refusal](err); err == nil || refused {
+			return
+		}
+		s.system.log.Error("event could not be recorded, trying again",
+			slog.String("sandbox_id", s.entry.id), slog.Duration("after", recordRetry), slog.Any("error", err))
+		if !errors.Is(err, persist.ErrClosed) {
+			s.system.sendLater(self, message, recordRetry)
+		}
+	}}
+}
