@@ -79,7 +79,7 @@ func configError(path string, err error) error {
 	}
 	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, _ := decode.Position()
-		return fmt.Errorf("%s:%d: %s", path, line, decode.Error())
+		return fmt.Errorf("%s:%d: %s %s", path, line, dotted(decode.Key()), decode.Error())
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
