@@ -17,6 +17,8 @@ type request struct {
 	command lifecycle.Command
 	create  *agboxv1.CreateSpec        // with lifecycle.Create
 	exec    *agboxv1.CreateExecRequest // with lifecycle.StartExec
+	// requestID marks create and exec as one that may be asked again.
+	requestID string
 
 	answer   chan answer // one slot
 	answered atomic.Bool

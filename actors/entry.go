@@ -14,9 +14,14 @@ import (
 // entry is what outlives a sandbox's actor: its name in the registry, the state that readers see, and the
 // gate that keeps operations of one incarnation from overlapping those of the one before.
 type entry struct {
-	id   string
-	spec *agboxv1.CreateSpec
-	pid  *actor.PID
+	id        string
+	spec      *agboxv1.CreateSpec
+	requestID string
+	pid       *actor.PID
+	// recovered: the reconciler looks after the first incarnation, which need not look for itself.
+	recovered atomic.Bool
+	// quarantine is why the sandbox was given up, nil while it is not.
+	quarantine atomic.Pointer[string]
 	// gate holds one token; whoever has it may change the sandbox in the runtime.
 	gate chan struct{}
 	// gone is closed when the history is purged and nobody will answer any more.
@@ -54,7 +59,11 @@ func (e *entry) load(db *persist.DB) (lifecycle.State, error) {
 }
 
 func replay(db *persist.DB, id string) (lifecycle.State, error) {
-	state := lifecycle.State{SandboxID: id}
+	last, err := db.Checkpoint(id)
+	if err != nil {
+		return lifecycle.State{}, err
+	}
+	state := restore(id, last)
 	for {
 		events, err := db.Events(id, state.Sequence, replayChunk)
 		if err != nil {

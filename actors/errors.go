@@ -14,6 +14,9 @@ var (
 	ErrExecIDTaken    = errors.New("actors: exec id was used before")
 	// ErrConflict: the runtime holds an object under a name that the sandbox needs, and it is not ours.
 	ErrConflict = errors.New("actors: name is taken by an object that is not ours")
+	// ErrUnreachable: the runtime's engine does not answer. What was asked of it may or may not have happened, and
+	// may be asked again.
+	ErrUnreachable = errors.New("actors: docker cannot be reached")
 	// ErrOutcomeUnknown: the request may or may not have been carried out; read the sandbox's state.
 	ErrOutcomeUnknown = errors.New("actors: outcome unknown")
 	// ErrShuttingDown: the daemon is ending and takes no more requests.

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/cenkalti/backoff/v5"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -64,10 +67,39 @@ func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *o
 		}
 		s.actors.Root.Send(pid, ended)
 	}()
-	ended.primary, ended.err = s.operate(ctx, e, ended.kind, func(c lifecycle.Command) {
-		s.actors.Root.Send(pid, &progressed{token: ended.token, command: c})
+	ended.err = s.persistently(ctx, func() error {
+		var err error
+		ended.primary, err = s.operate(ctx, e, ended.kind, func(c lifecycle.Command) {
+			s.actors.Root.Send(pid, &progressed{token: ended.token, command: c})
+		})
+		return err
 	})
 	ended.results = s.recordedResults(e)
+}
+
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
+
+// persistently does what it is given until the engine answers, or ctx ends: an engine that is gone for a while is
+// a pause and no failure.
+func (s *System) persistently(ctx context.Context, do func() error) error {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = firstRetry, lastRetry
+	for {
+		err := do()
+		if err == nil || !errors.Is(err, ErrUnreachable) || ctx.Err() != nil {
+			return err
+		}
+		delay := wait.NextBackOff()
+		s.log.Warn("the engine does not answer, trying again", slog.Duration("after", delay), slog.Any("error", err))
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 func (s *System) operate(ctx context.Context, e *entry, kind lifecycle.Operation, report func(lifecycle.Command)) (Primary, error) {

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -28,14 +27,8 @@ func (r *router) ended(sandboxID string) {
 	}
 }
 
-// missed has every sandbox look for itself: what happened in the gap will not be told again.
+// missed has everything compared: what happened in the gap will not be told again.
 func (r *router) missed() {
-	r.system.log.Warn("runtime events were missed, looking at every sandbox")
-	entries := r.system.registry.all()
-	for _, e := range entries {
-		if e.pid != nil {
-			r.system.actors.Root.Send(e.pid, &primaryEnded{})
-		}
-	}
-	r.system.log.Info("sandboxes were asked to look", slog.Int("count", len(entries)))
+	r.system.log.Warn("runtime events were missed, comparing the runtime with the log")
+	r.system.tell(nameReconciler, &reconcile{})
 }

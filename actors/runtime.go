@@ -29,11 +29,14 @@ type Runtime interface {
 	// Forget removes the exec logs and results of a removed sandbox.
 	Forget(sandboxID string) error
 
+	// Inventory lists what there is of this daemon's sandboxes, in a few calls however many there are. For every
+	// primary that runs it also opens the way for commands, as after a restart of the daemon.
+	Inventory(ctx context.Context) (Inventory, error)
 	// Observe returns what became of the primary container. For one that runs it also opens the way for
 	// commands when that is not open yet, as after a restart of the daemon.
 	Observe(ctx context.Context, sandboxID string) (Primary, error)
 	// Watch delivers the ids of sandboxes whose primary container ended, from since on, until ctx ends. It
-	// reconnects by itself; after a gap it calls missed.
+	// reconnects by itself; after a gap, once events flow again, it calls missed.
 	Watch(ctx context.Context, since time.Time, ended func(sandboxID string), missed func())
 
 	// Exec starts the command, or finds the one with this id that was started before, and returns how it
@@ -54,6 +57,16 @@ type Primary struct {
 	Running bool
 	// Cause tells a person why it is not running: exit code, signal, out of memory, or that it is missing.
 	Cause string
+}
+
+// Inventory is what the runtime holds of this daemon's sandboxes.
+type Inventory struct {
+	// Running are the sandboxes whose primary container runs.
+	Running map[string]bool
+	// Objects are the sandboxes with any object in the runtime; true when an earlier process of this daemon made it.
+	Objects map[string]bool
+	// Histories are the sandboxes with logs or results on disk.
+	Histories []string
 }
 
 // CodedError is an error of the runtime that has an error code of its own for the FAILED event.

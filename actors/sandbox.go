@@ -22,8 +22,13 @@ type sandbox struct {
 	// stale: the primary may have ended since it was last looked at.
 	stale bool
 	execs map[string]*actor.PID
-	idle  idleTimer
+	// trimmed is the sequence up to which events were removed.
+	trimmed uint64
+	timer   deadlineTimer
 }
+
+// giveUp has a sandbox that crashes again and again give itself up.
+type giveUp struct{}
 
 // primaryEnded tells that the primary container ended, or may have done so unseen.
 type primaryEnded struct{}
@@ -31,7 +36,7 @@ type primaryEnded struct{}
 func (s *sandbox) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *request:
-		s.enqueue(c, &step{command: m.command, create: m.create, exec: m.exec,
+		s.enqueue(c, &step{command: m.command, create: m.create, exec: m.exec, requestID: m.requestID,
 			done: func(err error) { m.reply(s.state, err) }})
 		return
 	case *execEnded:
@@ -47,7 +52,7 @@ func (s *sandbox) Receive(c actor.Context) {
 	case *actor.Started:
 		s.started(c)
 	case *actor.Stopping, *actor.Restarting:
-		s.idle.stop()
+		s.timer.stop()
 		if s.operation != nil {
 			s.operation.cancel()
 		}
@@ -59,12 +64,16 @@ func (s *sandbox) Receive(c actor.Context) {
 		if s.operation != nil && m.token == s.operation.token {
 			s.operationEnded(c, m)
 		}
+	case *giveUp:
+		if reason := s.entry.quarantine.Load(); reason != nil {
+			s.take(c, []*step{s.fact(c.Self(), m, lifecycle.Quarantined{Message: *reason})})
+		}
 	case *primaryEnded:
 		s.stale = true
 		s.act(c)
-	case *idleExpired:
-		if s.idle.expired(m) && s.state.Idle() {
-			s.take(c, []*step{s.fact(c.Self(), m, lifecycle.Stop{Reason: lifecycle.ReasonIdleTTL})})
+	case *deadlinePassed:
+		if command := s.timer.due(m); command != nil {
+			s.take(c, []*step{s.fact(c.Self(), m, command)})
 		}
 	}
 }
@@ -76,7 +85,15 @@ func (s *sandbox) started(c actor.Context) {
 	if state := s.entry.state.Load(); state != nil {
 		s.state = *state
 	}
-	s.stale = s.state.Phase == lifecycle.Ready
+	if oldest, _, err := s.system.db.Bounds(s.entry.id); err == nil {
+		s.trimmed = oldest - 1
+	}
+	if reason := s.entry.quarantine.Load(); reason != nil {
+		s.take(c, []*step{s.fact(c.Self(), &giveUp{}, lifecycle.Quarantined{Message: *reason})})
+		s.operation = s.system.launch(s.entry, c.Self(), lifecycle.Stopping)
+		return
+	}
+	s.stale = s.state.Phase == lifecycle.Ready && !s.entry.recovered.Swap(false)
 	for id := range s.state.Running {
 		exec, err := s.system.db.Exec(s.entry.id, id)
 		if err != nil {
@@ -124,13 +141,16 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 	}
 	s.operation = nil
 	s.act(c)
+	if s.state.Phase == lifecycle.Deleted {
+		s.system.tell(nameJanitor, &deleted{})
+	}
 }
 
 // act does what the state now asks for.
 func (s *sandbox) act(c actor.Context) {
 	switch {
 	case s.operation != nil:
-		if s.operation.kind != s.state.Operation {
+		if s.state.Operation != lifecycle.NoOperation && s.operation.kind != s.state.Operation {
 			s.operation.cancel() // its end brings us back here
 		}
 	case s.state.Operation != lifecycle.NoOperation:
@@ -139,7 +159,7 @@ func (s *sandbox) act(c actor.Context) {
 		s.stale = false
 		s.operation = s.system.launch(s.entry, c.Self(), lifecycle.NoOperation)
 	}
-	s.idle.set(s.system, c.Self(), s.state, s.entry.spec)
+	s.timer.set(s.system, c.Self(), s.state, s.entry.spec)
 }
 
 func (s *sandbox) runExec(c actor.Context, request *agboxv1.CreateExecRequest) {

@@ -20,6 +20,8 @@ type step struct {
 	command lifecycle.Command
 	create  *agboxv1.CreateSpec
 	exec    *agboxv1.CreateExecRequest
+	// requestID marks create or exec.
+	requestID string
 	// done is told what became of it: nil once it is durable and acted on, a *lifecycle.Refusal, or an error of
 	// the log. May be nil.
 	done func(error)
@@ -88,7 +90,7 @@ func (s *sandbox) record(c actor.Context, steps []*step) []*step {
 	decided := s.state
 	var entries []persist.Entry
 	for _, st := range steps {
-		st.decide(decided)
+		s.decide(st, decided)
 		decided = st.after
 		if st.entry.SandboxID != "" {
 			entries = append(entries, st.entry)
@@ -108,7 +110,7 @@ func (s *sandbox) record(c actor.Context, steps []*step) []*step {
 	return nil
 }
 
-func (st *step) decide(state lifecycle.State) {
+func (s *sandbox) decide(st *step, state lifecycle.State) {
 	now := time.Now()
 	st.after, st.entry = state, persist.Entry{}
 	if st.events, st.err = lifecycle.Decide(state, st.command, now); st.err != nil {
@@ -123,14 +125,27 @@ func (st *step) decide(state lifecycle.State) {
 	}
 	st.entry = persist.Entry{
 		SandboxID: state.SandboxID, After: state.Sequence, Events: st.events, At: now,
-		Create: st.create, StartExec: st.exec, CancelExec: cancel.ExecID,
+		Create: st.create, StartExec: st.exec, RequestID: st.requestID, CancelExec: cancel.ExecID,
 	}
+	if trimTo := s.surplus(st.after.Sequence); trimTo > 0 || state.Sequence/checkpointEvery != st.after.Sequence/checkpointEvery {
+		st.entry.Checkpoint, st.entry.TrimTo = checkpoint(st.after), trimTo
+	}
+}
+
+// surplus returns the sequence up to which events are too many, 0 while none are. They go some at a time.
+func (s *sandbox) surplus(newest uint64) uint64 {
+	limit := s.system.config.MaxEvents
+	if limit == 0 || newest-s.trimmed <= limit+limit/10 {
+		return 0
+	}
+	return newest - limit
 }
 
 // apply makes a recorded step the sandbox's state, and starts or lets go of the execs that it is about.
 func (s *sandbox) apply(c actor.Context, st *step) {
 	s.state = st.after
 	s.entry.state.Store(&st.after)
+	s.trimmed = max(s.trimmed, st.entry.TrimTo)
 	if st.exec != nil {
 		s.runExec(c, st.exec)
 	}

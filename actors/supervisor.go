@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"fmt"
 	"log/slog"
+	"path"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -54,9 +56,13 @@ func (v *supervisor) adopt(c actor.Context, m *adopt) {
 	m.entry.pid = pid
 }
 
-// restartDelay grows with the crashes of the last minute, so that a sandbox that crashes at once does not
-// keep a core busy.
-const restartDelay = 50 * time.Millisecond
+const (
+	// crashLimit crashes in a minute are borne; one more and the sandbox is given up.
+	crashLimit = 5
+	// restartDelay is multiplied by the crashes of the last minute, up to maxRestartDelay.
+	restartDelay    = 50 * time.Millisecond
+	maxRestartDelay = 5 * time.Second
+)
 
 // restartStrategy audits a crash and restarts the sandbox from its log. Other sandboxes do not notice.
 type restartStrategy struct{ system *System }
@@ -64,10 +70,22 @@ type restartStrategy struct{ system *System }
 func (r restartStrategy) HandleFailure(_ *actor.ActorSystem, v actor.Supervisor, child *actor.PID, stats *actor.RestartStatistics, reason, message any) {
 	stats.Fail()
 	crashes := stats.NumberOfFailures(time.Minute)
-	attributes := []any{slog.String("actor", child.Id), slog.Int("crashes_last_minute", crashes), slog.Any("reason", reason)}
+	id := path.Base(child.Id)
+	attributes := []any{slog.String("sandbox_id", id), slog.Int("crashes_last_minute", crashes), slog.Any("reason", reason)}
 	if c, ok := reason.(*crash); ok {
 		attributes = append(attributes, slog.String("stack", string(c.stack)))
 	}
-	r.system.log.Error("actor crashed and is restarted from its log", attributes...)
-	r.system.after(restartDelay*time.Duration(crashes), func() { v.RestartChildren(child) })
+	if e, found := r.system.registry.get(id); found {
+		if state := e.state.Load(); state != nil {
+			attributes = append(attributes, slog.Uint64("last_sequence", state.Sequence))
+		}
+		if crashes > crashLimit && e.quarantine.Load() == nil {
+			why := fmt.Sprintf("the sandbox's actor crashed %d times within a minute, at last with: %v; "+
+				"the daemon's log has the stacks. It can be inspected and deleted", crashes, reason)
+			e.quarantine.Store(&why)
+		}
+	}
+	r.system.log.Error("audit: actor crashed and is restarted from its log", attributes...)
+	delay := min(restartDelay*time.Duration(crashes), maxRestartDelay)
+	r.system.after(delay, func() { v.RestartChildren(child) })
 }

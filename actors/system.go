@@ -5,9 +5,12 @@
 //	  <sandbox id>     one for each sandbox that is not DELETED
 //	    x-<exec id>    one for each running exec
 //	/docker            router of what ends in the runtime
+//	/reconciler        comparison of the runtime with the logs
+//	/janitor           end of histories
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +20,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/persist"
@@ -27,6 +31,14 @@ import (
 type Config struct {
 	// IdleTTL stops sandboxes that set none themselves after this long without a running exec; 0: never.
 	IdleTTL time.Duration
+	// CleanupTTL deletes sandboxes that have been STOPPED for this long; 0: never.
+	CleanupTTL time.Duration
+	// EventRetentionTTL removes the history of sandboxes this long after they were DELETED; 0: never.
+	EventRetentionTTL time.Duration
+	// MaxEvents is about how many events of a sandbox are kept, the newest; 0: all.
+	MaxEvents uint64
+	// OnShutdown is what becomes of sandboxes when the daemon ends.
+	OnShutdown ShutdownPolicy
 }
 
 // System is the running actor system. Its methods may be called from any goroutine between Start and the
@@ -38,7 +50,6 @@ type System struct {
 	log      *slog.Logger
 	actors   *actor.ActorSystem
 	registry registry
-	parent   *actor.PID
 	tokens   atomic.Uint64
 
 	// working ends when the daemon no longer waits for its goroutines, which work counts.
@@ -71,22 +82,40 @@ func Start(config Config, db *persist.DB, runtime Runtime, log *slog.Logger) (*S
 }
 
 func (s *System) spawn(since time.Time) error {
-	var err error
 	supervise := actor.PropsFromProducer(
 		func() actor.Actor { return &supervisor{system: s, retiring: map[string]chan struct{}{}} },
 		actor.WithSupervisor(restartStrategy{s}),
 	)
-	if s.parent, err = s.actors.Root.SpawnNamed(supervise, "sandboxes"); err != nil {
+	if _, err := s.actors.Root.SpawnNamed(supervise, nameSupervisor); err != nil {
 		return fmt.Errorf("actors: cannot start the supervisor: %w", err)
 	}
 	if err := s.recover(); err != nil {
 		return err
 	}
-	route := actor.PropsFromProducer(func() actor.Actor { return &router{system: s, since: since} })
-	if _, err := s.actors.Root.SpawnNamed(route, "docker"); err != nil {
-		return fmt.Errorf("actors: cannot start the router: %w", err)
+	for name, produce := range map[string]actor.Producer{
+		nameJanitor:    func() actor.Actor { return &janitor{system: s} },
+		nameReconciler: func() actor.Actor { return &reconciler{system: s} },
+		nameRouter:     func() actor.Actor { return &router{system: s, since: since} },
+	} {
+		if _, err := s.actors.Root.SpawnNamed(actor.PropsFromProducer(produce), name); err != nil {
+			return fmt.Errorf("actors: cannot start /%s: %w", name, err)
+		}
 	}
+	s.tell(nameReconciler, &reconcile{})
 	return nil
+}
+
+// Names of the actors beside the sandboxes.
+const (
+	nameSupervisor = "sandboxes"
+	nameRouter     = "docker"
+	nameReconciler = "reconciler"
+	nameJanitor    = "janitor"
+)
+
+// tell sends a message to one of them.
+func (s *System) tell(name string, message any) {
+	s.actors.Root.Send(actor.NewPID(s.actors.Address(), name), message)
 }
 
 func (s *System) recover() error {
@@ -96,6 +125,8 @@ func (s *System) recover() error {
 	}
 	for _, record := range sandboxes {
 		e := newEntry(record.ID, record.Spec)
+		e.requestID = record.RequestID
+		e.recovered.Store(true)
 		s.registry.add(e)
 		if !record.DeletedAt.IsZero() {
 			continue // nothing can happen to it any more: readers fold its log when they ask
@@ -110,27 +141,32 @@ func (s *System) recover() error {
 
 func (s *System) adopt(e *entry) {
 	done := make(chan struct{})
-	s.actors.Root.Send(s.parent, &adopt{e, done})
+	s.tell(nameSupervisor, &adopt{e, done})
 	<-done
 }
 
 // Create accepts a sandbox. The spec must be valid and complete, and is kept. It fails with ErrSandboxIDTaken,
-// ErrConflict, or an error of persist; then nothing was created.
-func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec) (View, error) {
+// ErrConflict, or an error of persist; then nothing was created. A caller who does not know what became of an
+// earlier try repeats it with a requestID: then the same id and spec are that try, and no error.
+func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec, requestID string) (View, error) {
 	if s.closing.Load() {
 		return View{}, ErrShuttingDown
+	}
+	if earlier, found := s.registry.get(id); found {
+		return s.repeated(ctx, earlier, spec, requestID)
 	}
 	if err := s.runtime.Conflict(ctx, id); err != nil {
 		return View{}, err
 	}
 	e := newEntry(id, spec)
+	e.requestID = requestID
 	if !s.registry.add(e) {
 		return View{}, fmt.Errorf("%w: %s", ErrSandboxIDTaken, id)
 	}
 	e.state.Store(&lifecycle.State{SandboxID: id})
 	s.adopt(e)
 	r := newRequest(lifecycle.Create{})
-	r.create = spec
+	r.create, r.requestID = spec, requestID
 	state, err := s.ask(ctx, e, r)
 	if err != nil && !errors.Is(err, ErrOutcomeUnknown) {
 		s.discard(e)
@@ -141,13 +177,45 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	return View{spec, state}, err
 }
 
+// repeated answers a create whose id is in use: with the sandbox when this is the request that made it.
+func (s *System) repeated(ctx context.Context, e *entry, spec *agboxv1.CreateSpec, requestID string) (View, error) {
+	taken := fmt.Errorf("%w: %s", ErrSandboxIDTaken, e.id)
+	if !sameMark(e.requestID, requestID) || !proto.Equal(e.spec, spec) {
+		return View{}, taken
+	}
+	// The first try may be under way: its sandbox answers after it.
+	if _, err := s.request(ctx, e, newRequest(lifecycle.Create{})); !errors.Is(err, lifecycle.ErrAlreadyExists) {
+		return View{}, cmp.Or(err, taken)
+	}
+	return s.Sandbox(e.id)
+}
+
+// sameMark reports whether a request that is marked as a repetition can be one of a request with that mark. One
+// without a mark can be repeated with any.
+func sameMark(first, repetition string) bool {
+	return repetition != "" && (first == "" || first == repetition)
+}
+
 // discard ends an actor whose sandbox never came to be.
 func (s *System) discard(e *entry) {
 	done := make(chan struct{})
-	s.actors.Root.Send(s.parent, &retire{e, done})
+	s.tell(nameSupervisor, &retire{e, done})
 	<-done
 	s.registry.remove(e.id)
 	close(e.gone)
+}
+
+// forget lets go of a sandbox whose history is gone.
+func (s *System) forget(id string) {
+	e, found := s.registry.get(id)
+	if !found {
+		return
+	}
+	s.registry.remove(id)
+	close(e.gone)
+	if e.pid != nil {
+		s.tell(nameSupervisor, &retire{e, make(chan struct{})})
+	}
 }
 
 // Request hands a Resume, Stop or Delete to the sandbox and returns once it is accepted: durable, and under
@@ -164,8 +232,8 @@ func (s *System) Request(ctx context.Context, id string, command lifecycle.Comma
 }
 
 // StartExec accepts a command, whose request names an unused exec id, and returns once it is durable and on
-// its way. It fails with ErrExecIDTaken, ErrNotFound or a *lifecycle.Refusal.
-func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest) error {
+// its way. It fails with ErrExecIDTaken, ErrNotFound or a *lifecycle.Refusal. A requestID is as for Create.
+func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest, requestID string) error {
 	if s.closing.Load() {
 		return ErrShuttingDown
 	}
@@ -174,8 +242,15 @@ func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest)
 		return err
 	}
 	r := newRequest(lifecycle.StartExec{ExecID: exec.ExecId})
-	r.exec = exec
+	r.exec, r.requestID = exec, requestID
 	_, err = s.request(ctx, e, r)
+	if err == nil || errors.Is(err, ErrOutcomeUnknown) {
+		return err
+	}
+	// Also where the sandbox is not READY any more: the first try may have been accepted before that.
+	if earlier, known := s.db.Exec(exec.SandboxId, exec.ExecId); known == nil && sameMark(earlier.RequestID, requestID) && proto.Equal(earlier.Request, exec) {
+		return nil
+	}
 	if errors.Is(err, persist.ErrExecIDTaken) || errors.Is(err, lifecycle.ErrExecExists) {
 		return fmt.Errorf("%w: %s", ErrExecIDTaken, exec.ExecId)
 	}
@@ -282,40 +357,4 @@ func (s *System) after(delay time.Duration, do func()) {
 		case <-s.working.Done():
 		}
 	})
-}
-
-// shutdownGrace is how long Shutdown lets operations on the runtime end by themselves.
-const shutdownGrace = time.Second
-
-// Shutdown refuses new requests, lets operations end for a moment, then lets go of them: their sandboxes
-// carry on at the next start. Running commands go on in their sandboxes. It returns when no goroutine of the
-// system is left, or when ctx ends. It may be called more than once.
-func (s *System) Shutdown(ctx context.Context) {
-	s.once.Do(func() {
-		s.closing.Store(true)
-		s.settle(ctx)
-		s.abandon()
-		for _, name := range []string{"docker", "sandboxes"} {
-			pid := actor.NewPID(s.actors.Address(), name)
-			if err := s.actors.Root.StopFuture(pid).Wait(); err != nil {
-				s.log.Warn("actor did not end in time", slog.String("actor", name), slog.Any("error", err))
-			}
-		}
-		s.work.Wait()
-		close(s.ended)
-		s.actors.Shutdown()
-	})
-}
-
-// settle waits for the operations that run, for a moment, and keeps new ones from starting.
-func (s *System) settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
-	defer cancel()
-	for _, e := range s.registry.all() {
-		select {
-		case <-e.gate:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -77,7 +77,7 @@ func (w *world) restart() {
 
 func (w *world) create(id string, spec *agboxv1.CreateSpec) {
 	w.t.Helper()
-	if _, err := w.system.Create(w.t.Context(), id, spec); err != nil {
+	if _, err := w.system.Create(w.t.Context(), id, spec, ""); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -94,7 +94,7 @@ func (w *world) request(id string, c lifecycle.Command) {
 func (w *world) exec(id, exec string) {
 	w.t.Helper()
 	request := &agboxv1.CreateExecRequest{SandboxId: id, ExecId: exec, Command: []string{"true"}}
-	if err := w.system.StartExec(w.t.Context(), request); err != nil {
+	if err := w.system.StartExec(w.t.Context(), request, ""); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -178,9 +178,9 @@ func TestRefusals(t *testing.T) {
 			"stop while stopping": {func() error { _, err := w.system.Request(ctx, "box-1", lifecycle.Stop{}); return err }, lifecycle.ErrInvalidState},
 			"resume of ready":     {func() error { _, err := w.system.Request(ctx, "box-1", lifecycle.Resume{}); return err }, lifecycle.ErrInvalidState},
 			"unknown sandbox":     {func() error { _, err := w.system.Request(ctx, "box-9", lifecycle.Resume{}); return err }, actors.ErrNotFound},
-			"id used":             {func() error { _, err := w.system.Create(ctx, "box-1", spec); return err }, actors.ErrSandboxIDTaken},
+			"id used":             {func() error { _, err := w.system.Create(ctx, "box-1", spec, ""); return err }, actors.ErrSandboxIDTaken},
 			"exec while stopping": {func() error {
-				return w.system.StartExec(ctx, &agboxv1.CreateExecRequest{SandboxId: "box-1", ExecId: "exec-2"})
+				return w.system.StartExec(ctx, &agboxv1.CreateExecRequest{SandboxId: "box-1", ExecId: "exec-2"}, "")
 			}, lifecycle.ErrNotReady},
 			"cancel of ended exec": {func() error { return w.system.CancelExec(ctx, "exec-1") }, actors.ErrExecTerminal},
 			"cancel of no exec":    {func() error { return w.system.CancelExec(ctx, "exec-9") }, actors.ErrExecNotFound},
@@ -198,7 +198,7 @@ func TestExecIDIsUsedOnce(t *testing.T) {
 		w.create("box-1", spec)
 		w.create("box-2", spec)
 		w.exec("box-1", "exec-1")
-		err := w.system.StartExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: "box-2", ExecId: "exec-1"})
+		err := w.system.StartExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: "box-2", ExecId: "exec-1"}, "")
 		if !errors.Is(err, actors.ErrExecIDTaken) {
 			t.Errorf("an exec id that another sandbox used: %v", err)
 		}
@@ -211,7 +211,7 @@ func TestIDStaysTakenOverRestart(t *testing.T) {
 		w.create("box-1", spec)
 		w.request("box-1", lifecycle.Delete{})
 		w.restart()
-		if _, err := w.system.Create(t.Context(), "box-1", spec); !errors.Is(err, actors.ErrSandboxIDTaken) {
+		if _, err := w.system.Create(t.Context(), "box-1", spec, ""); !errors.Is(err, actors.ErrSandboxIDTaken) {
 			t.Errorf("got %v", err)
 		}
 		w.request("box-1", lifecycle.Delete{})
@@ -414,7 +414,7 @@ func TestShutdownRefusesRequests(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.create("box-1", spec)
 		w.system.Shutdown(t.Context())
-		if _, err := w.system.Create(t.Context(), "box-2", spec); !errors.Is(err, actors.ErrShuttingDown) {
+		if _, err := w.system.Create(t.Context(), "box-2", spec, ""); !errors.Is(err, actors.ErrShuttingDown) {
 			t.Errorf("create: %v", err)
 		}
 		if _, err := w.system.Request(t.Context(), "box-1", lifecycle.Stop{}); !errors.Is(err, actors.ErrShuttingDown) {

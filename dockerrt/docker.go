@@ -31,6 +31,9 @@ type Config struct {
 	// StopGrace is how long processes have from TERM to KILL when their sandbox is stopped or their exec
 	// cancelled.
 	StopGrace time.Duration
+	// PID and Started tell this process from earlier ones with the same instance.
+	PID     int
+	Started time.Time
 	// UID and GID are what the sandbox sees as HOST_UID and HOST_GID.
 	UID, GID int
 }
@@ -60,7 +63,7 @@ type Docker struct {
 var _ actors.Runtime = (*Docker)(nil)
 
 // New connects to the engine, negotiates the API version (20.10 and newer are served) and learns which subnets
-// are taken. It fails with ErrUnreachable when no engine answers, saying what to do. Close it after use.
+// are taken. It fails with actors.ErrUnreachable when no engine answers, saying what to do. Close it after use.
 func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) {
 	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
 	if config.Host != "" {
@@ -88,7 +91,7 @@ func (d *Docker) connect(ctx context.Context) error {
 	defer cancel()
 	if _, err := d.api.Ping(ctx); err != nil {
 		return fmt.Errorf("%w at %s: %w: start it (systemctl start docker, or dockerd), or name another with DOCKER_HOST",
-			ErrUnreachable, d.api.DaemonHost(), err)
+			actors.ErrUnreachable, d.api.DaemonHost(), err)
 	}
 	var err error
 	d.subnets, err = d.newSubnets(ctx)

@@ -3,13 +3,16 @@ package dockerrt
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 
 	"github.com/containerd/errdefs"
+	"github.com/docker/docker/client"
+
+	"github.com/agbox-dev/agbox/actors"
 )
 
 var (
-	// ErrUnreachable: no Docker engine answers.
-	ErrUnreachable = errors.New("dockerrt: docker cannot be reached")
 	// ErrPoolExhausted: every subnet of the configured pool is in use.
 	ErrPoolExhausted = errors.New("dockerrt: no free subnet")
 	// ErrMissing: a part of the sandbox that should exist does not.
@@ -32,3 +35,16 @@ func coded(code, format string, args ...any) error {
 
 func isNotFound(err error) bool { return errdefs.IsNotFound(err) }
 func isConflict(err error) bool { return errdefs.IsConflict(err) }
+
+// reached marks an error that means that the engine went away, or never was there, as actors.ErrUnreachable: the
+// call may be made again. Everything the engine itself said stays as it is.
+func reached(err error) error {
+	if err == nil || errors.Is(err, actors.ErrUnreachable) {
+		return err
+	}
+	_, broken := errors.AsType[*net.OpError](err)
+	if broken || client.IsErrConnectionFailed(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: %w", actors.ErrUnreachable, err)
+	}
+	return err
+}

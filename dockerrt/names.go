@@ -1,6 +1,7 @@
 package dockerrt
 
 import (
+	"fmt"
 	"maps"
 
 	"github.com/docker/docker/api/types/filters"
@@ -13,6 +14,7 @@ const (
 	labelComponent = labelNamespace + ".component"
 	labelService   = labelNamespace + ".service-name"
 	labelInstance  = labelNamespace + ".instance"
+	labelOwner     = labelNamespace + ".owner"
 	labelUser      = labelNamespace + ".user."
 	// Docker's own tools group containers by these.
 	labelComposeProject = "com.docker.compose.project"
@@ -29,7 +31,7 @@ func networkName(sandboxID string) string { return "agbox-net-" + sandboxID }
 func primaryName(sandboxID string) string { return "agbox-primary-" + sandboxID }
 
 func (d *Docker) labels(sandboxID, component string, user map[string]string) map[string]string {
-	labels := make(map[string]string, len(user)+5)
+	labels := make(map[string]string, len(user)+6)
 	for key, value := range user {
 		labels[labelUser+key] = value
 	}
@@ -37,10 +39,16 @@ func (d *Docker) labels(sandboxID, component string, user map[string]string) map
 		labelSandbox:        sandboxID,
 		labelComponent:      component,
 		labelInstance:       d.config.Instance,
+		labelOwner:          d.owner(),
 		labelComposeProject: "agbox",
 		labelComposeService: sandboxID,
 	})
 	return labels
+}
+
+// owner names the process that made an object: its pid, and when it started, since pids are used again.
+func (d *Docker) owner() string {
+	return fmt.Sprintf("%d/%d", d.config.PID, d.config.Started.UnixNano())
 }
 
 // owns reports whether an object is this sandbox's, and this daemon's.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/pkg/stdcopy"
@@ -22,6 +23,10 @@ import (
 
 // Conflict implements actors.Runtime.
 func (d *Docker) Conflict(ctx context.Context, sandboxID string) error {
+	return reached(d.conflict(ctx, sandboxID))
+}
+
+func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	name := primaryName(sandboxID)
@@ -45,6 +50,10 @@ func (d *Docker) Conflict(ctx context.Context, sandboxID string) error {
 
 // Create implements actors.Runtime.
 func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) error {
+	return reached(d.create(ctx, sandboxID, spec, report))
+}
+
+func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) error {
 	report(lifecycle.Preparing{Phase: "materialize"})
 	image, err := d.ensureImage(ctx, spec.Image, report)
 	if err != nil {
@@ -139,6 +148,10 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink) 
 
 // Resume implements actors.Runtime.
 func (d *Docker) Resume(ctx context.Context, sandboxID string, _ *agboxv1.CreateSpec, _ func(lifecycle.Command)) error {
+	return reached(d.resume(ctx, sandboxID))
+}
+
+func (d *Docker) resume(ctx context.Context, sandboxID string) error {
 	if err := d.checkParts(ctx, sandboxID); err != nil {
 		return err
 	}
@@ -176,6 +189,10 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string) error {
 // Stop implements actors.Runtime. It asks agbox-init, which ends everything and then itself: that spares Docker's own
 // way to a process, a quarter of the time that a kill takes. Docker stops the container when that does not help.
 func (d *Docker) Stop(ctx context.Context, sandboxID string) error {
+	return reached(repeatedly(ctx, func() error { return d.stop(ctx, sandboxID) }))
+}
+
+func (d *Docker) stop(ctx context.Context, sandboxID string) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout+d.config.StopGrace)
 	defer cancel()
 	name := primaryName(sandboxID)
@@ -216,6 +233,10 @@ func (d *Docker) stopByInit(ctx context.Context, sandboxID string) bool {
 
 // Remove implements actors.Runtime.
 func (d *Docker) Remove(ctx context.Context, sandboxID string) error {
+	return reached(repeatedly(ctx, func() error { return d.remove(ctx, sandboxID) }))
+}
+
+func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	if err := d.removeContainers(ctx, sandboxID); err != nil {
@@ -240,7 +261,7 @@ func (d *Docker) Observe(ctx context.Context, sandboxID string) (actors.Primary,
 	if isNotFound(err) || err == nil && !d.owns(found.Config.Labels, sandboxID) {
 		return actors.Primary{Cause: "the primary container " + name + " is missing: somebody removed it"}, nil
 	} else if err != nil {
-		return actors.Primary{}, fmt.Errorf("dockerrt: cannot inspect %s: %w", name, err)
+		return actors.Primary{}, reached(fmt.Errorf("dockerrt: cannot inspect %s: %w", name, err))
 	}
 	if !found.State.Running {
 		return actors.Primary{Cause: cause(found.State)}, nil
@@ -306,6 +327,24 @@ func (d *Docker) containerTail(ctx context.Context, sandboxID string) string {
 		return "(no output)"
 	}
 	return text.String()
+}
+
+// tries and tryDelay are for what an engine refuses in passing, as while another removal goes on.
+const (
+	tries    = 4
+	tryDelay = 100 * time.Millisecond
+)
+
+// repeatedly tries a call that may be made again without harm, and returns its last error.
+func repeatedly(ctx context.Context, do func() error) error {
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := do()
+		if _, final := errors.AsType[*codedError](err); final {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithMaxTries(tries), backoff.WithBackOff(backoff.NewConstantBackOff(tryDelay)))
+	return err
 }
 
 // removalInProgress: somebody else removes the container already, which is all we want.

@@ -7,11 +7,13 @@
 //	exec-ids                     exec id    -> int64, when it was reserved; never removed
 //	sandbox-config               sandbox id -> CreateSpec, as it was accepted
 //	sandbox-deleted-at           sandbox id -> int64, when DELETED was recorded
-//	events:{sandbox id}          sequence   -> SandboxEvent
+//	sandbox-requests             sandbox id -> journal.RequestMark, where the create carried one
+//	checkpoints                  sandbox id -> journal.Checkpoint, what the log up to some sequence folds to
+//	events:{sandbox id}          sequence   -> SandboxEvent; the oldest may have been trimmed
 //	exec-config:{sandbox id}     exec id    -> CreateExecRequest, as it was accepted
+//	exec-requests:{sandbox id}   exec id    -> journal.RequestMark, where the exec carried one
 //	exec-cancels:{sandbox id}    exec id    -> int64, when a cancel was accepted; gone once the exec ended
-//	exec-ends                    exec id    -> ExecStatus with sandbox_id and last_event_sequence: where which
-//	                                           log tells the end of the exec
+//	exec-ends                    exec id    -> journal.ExecEnd: where which log tells the end of the exec
 //
 // Keys are UTF-8 ids or big-endian uint64; values are big-endian 8-byte integers or protobuf messages.
 // Events are stored without replay and snapshot, which belong to a subscription.
@@ -29,15 +31,18 @@ var (
 	execIDs      = []byte("exec-ids")
 	configs      = []byte("sandbox-config")
 	deletedTimes = []byte("sandbox-deleted-at")
+	marks        = []byte("sandbox-requests")
+	checkpoints  = []byte("checkpoints")
 	execEnds     = []byte("exec-ends")
 )
 
 func eventsOf(sandboxID string) []byte      { return []byte("events:" + sandboxID) }
 func execConfigsOf(sandboxID string) []byte { return []byte("exec-config:" + sandboxID) }
+func execMarksOf(sandboxID string) []byte   { return []byte("exec-requests:" + sandboxID) }
 func execCancelsOf(sandboxID string) []byte { return []byte("exec-cancels:" + sandboxID) }
 
 func createBuckets(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, execEnds} {
+	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, marks, checkpoints, execEnds} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

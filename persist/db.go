@@ -28,17 +28,18 @@ type DB struct {
 
 // Open opens or creates the database at path with mode 0600 and starts its writer. It fails with ErrLocked
 // when another process holds it and with ErrCorrupt when the file cannot be read; both name the path.
+//
+// A file that is mostly free pages is compacted first.
 func Open(path string) (*DB, error) {
-	bolt, err := bbolt.Open(path, 0o600, &bbolt.Options{
-		Timeout:        lockWait,
-		FreelistType:   bbolt.FreelistMapType,
-		NoFreelistSync: true,
-	})
+	bolt, err := openFile(path)
 	if err != nil {
 		return nil, openError(path, err)
 	}
 	if err := errors.Join(os.Chmod(path, 0o600), bolt.Update(createBuckets)); err != nil {
 		return nil, openError(path, errors.Join(err, bolt.Close()))
+	}
+	if bolt, err = compact(bolt, path); err != nil {
+		return nil, openError(path, err)
 	}
 	db := &DB{bolt: bolt, queue: make(chan *write), closing: make(chan struct{})}
 	db.changes.waiting = map[string]chan struct{}{}
@@ -47,12 +48,24 @@ func Open(path string) (*DB, error) {
 	return db, nil
 }
 
+func openFile(path string) (*bbolt.DB, error) {
+	return bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:        lockWait,
+		FreelistType:   bbolt.FreelistMapType,
+		NoFreelistSync: true,
+	})
+}
+
 func openError(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%w: %s is held by another process: is agboxd already running?", ErrLocked, path)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
-		return fmt.Errorf("%w: %s: %w: move the file away to start with an empty one", ErrCorrupt, path, err)
+		return fmt.Errorf("%w: %s: %w: restore a copy of it, or move it away to start with an empty one", ErrCorrupt, path, err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: %s: %w: free space on its disk", ErrNoSpace, path, err)
+	case errors.Is(err, syscall.EROFS), errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("persist: cannot write %s: %w: make its directory writable, or set XDG_DATA_HOME to another", path, err)
 	default:
 		return fmt.Errorf("persist: cannot open %s: %w", path, err)
 	}
@@ -81,8 +94,8 @@ func (db *DB) view(fn func(*bbolt.Tx) error) error {
 
 func writeError(err error) error {
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: %w: free space on its disk, nothing was recorded", ErrNoSpace, err)
 	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
 		return ErrClosed
 	default:

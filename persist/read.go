@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
+	journalv1 "github.com/agbox-dev/agbox/proto/agbox/journal/v1"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -16,6 +17,7 @@ type Sandbox struct {
 	ID        string
 	Spec      *agboxv1.CreateSpec
 	DeletedAt time.Time // zero while it is not DELETED
+	RequestID string    // "" where the create carried none
 }
 
 // Exec is what is recorded about an exec.
@@ -25,6 +27,7 @@ type Exec struct {
 	End *agboxv1.SandboxEvent
 	// CancelRequested: a cancel was accepted and has not taken effect yet.
 	CancelRequested bool
+	RequestID       string // "" where the request carried none
 	// Newest is the sandbox's newest sequence as of the same moment.
 	Newest uint64
 }
@@ -42,6 +45,7 @@ func (db *DB) Sandboxes() ([]Sandbox, error) {
 			if at := deleted.Get(id); at != nil {
 				s.DeletedAt = decodeTime(at)
 			}
+			s.RequestID = readMark(tx.Bucket(marks), id)
 			list = append(list, s)
 			return nil
 		})
@@ -102,6 +106,7 @@ func (db *DB) Exec(sandboxID, execID string) (Exec, error) {
 		if cancels := tx.Bucket(execCancelsOf(sandboxID)); cancels != nil {
 			exec.CancelRequested = cancels.Get([]byte(execID)) != nil
 		}
+		exec.RequestID = readMark(tx.Bucket(execMarksOf(sandboxID)), []byte(execID))
 		events := tx.Bucket(eventsOf(sandboxID))
 		exec.Newest = newestSequence(events)
 		end, err := readEnd(tx, execID)
@@ -109,12 +114,41 @@ func (db *DB) Exec(sandboxID, execID string) (Exec, error) {
 			return err
 		}
 		exec.End = &agboxv1.SandboxEvent{}
-		if err := proto.Unmarshal(events.Get(encodeUint(end.LastEventSequence)), exec.End); err != nil {
+		if err := proto.Unmarshal(events.Get(encodeUint(end.Sequence)), exec.End); err != nil {
 			return fmt.Errorf("%w: end of exec %s: %w", ErrCorrupt, execID, err)
 		}
 		return nil
 	})
 	return exec, err
+}
+
+// Checkpoint returns the newest checkpoint of the sandbox's log, nil when there is none.
+func (db *DB) Checkpoint(sandboxID string) (*journalv1.Checkpoint, error) {
+	var checkpoint *journalv1.Checkpoint
+	err := db.view(func(tx *bbolt.Tx) error {
+		value := tx.Bucket(checkpoints).Get([]byte(sandboxID))
+		if value == nil {
+			return nil
+		}
+		checkpoint = &journalv1.Checkpoint{}
+		if err := proto.Unmarshal(value, checkpoint); err != nil {
+			return fmt.Errorf("%w: checkpoint of sandbox %s: %w", ErrCorrupt, sandboxID, err)
+		}
+		return nil
+	})
+	return checkpoint, err
+}
+
+// readMark returns "" where there is none, or no bucket for them.
+func readMark(marks *bbolt.Bucket, id []byte) string {
+	if marks == nil {
+		return ""
+	}
+	mark := &journalv1.RequestMark{}
+	if err := proto.Unmarshal(marks.Get(id), mark); err != nil {
+		return ""
+	}
+	return mark.RequestId
 }
 
 // EndedExec returns the sandbox of an exec that has ended, and ErrNoExec for all others.
@@ -131,12 +165,12 @@ func (db *DB) EndedExec(execID string) (sandboxID string, err error) {
 }
 
 // readEnd returns nil for an exec that has not ended.
-func readEnd(tx *bbolt.Tx, execID string) (*agboxv1.ExecStatus, error) {
+func readEnd(tx *bbolt.Tx, execID string) (*journalv1.ExecEnd, error) {
 	value := tx.Bucket(execEnds).Get([]byte(execID))
 	if value == nil {
 		return nil, nil
 	}
-	end := &agboxv1.ExecStatus{}
+	end := &journalv1.ExecEnd{}
 	if err := proto.Unmarshal(value, end); err != nil {
 		return nil, fmt.Errorf("%w: end of exec %s: %w", ErrCorrupt, execID, err)
 	}

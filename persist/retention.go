@@ -7,6 +7,9 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+	"google.golang.org/protobuf/proto"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // DeletedBefore returns the sandboxes that were DELETED before t and whose history is still kept.
@@ -21,6 +24,19 @@ func (db *DB) DeletedBefore(t time.Time) ([]string, error) {
 		})
 	})
 	return list, err
+}
+
+// OldestDeletion returns when the sandbox was DELETED whose history is due first; found is false when none is kept.
+func (db *DB) OldestDeletion() (at time.Time, found bool, err error) {
+	err = db.view(func(tx *bbolt.Tx) error {
+		return tx.Bucket(deletedTimes).ForEach(func(_, value []byte) error {
+			if t := decodeTime(value); !found || t.Before(at) {
+				at, found = t, true
+			}
+			return nil
+		})
+	})
+	return at, found, err
 }
 
 // Purge removes the history of a DELETED sandbox and of its execs. Their ids stay reserved. It refuses with
@@ -40,11 +56,58 @@ func (db *DB) Purge(sandboxID string) error {
 				return err
 			}
 		}
-		for _, bucket := range [][]byte{eventsOf(sandboxID), execConfigsOf(sandboxID), execCancelsOf(sandboxID)} {
+		for _, bucket := range [][]byte{eventsOf(sandboxID), execConfigsOf(sandboxID), execMarksOf(sandboxID), execCancelsOf(sandboxID)} {
 			if err := tx.DeleteBucket(bucket); err != nil && !errors.Is(err, bolterrors.ErrBucketNotFound) {
 				return err
 			}
 		}
-		return errors.Join(tx.Bucket(configs).Delete(id), tx.Bucket(deletedTimes).Delete(id))
+		for _, bucket := range [][]byte{configs, deletedTimes, marks, checkpoints} {
+			if err := tx.Bucket(bucket).Delete(id); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+}
+
+// trim removes the events up to sequence. An exec that ended in one of them is forgotten with it; its id stays
+// reserved.
+func trim(tx *bbolt.Tx, sandboxID string, sequence uint64) error {
+	events := tx.Bucket(eventsOf(sandboxID))
+	if events == nil {
+		return nil
+	}
+	cursor := events.Cursor()
+	for key, value := cursor.First(); key != nil && decodeUint(key) <= sequence; key, value = cursor.First() {
+		event := &agboxv1.SandboxEvent{}
+		if err := proto.Unmarshal(value, event); err != nil {
+			return fmt.Errorf("%w: event %d of sandbox %s: %w", ErrCorrupt, decodeUint(key), sandboxID, err)
+		}
+		if err := cursor.Delete(); err != nil {
+			return err
+		}
+		if !endsExec(event) {
+			continue
+		}
+		id := []byte(event.GetExec().GetExecId())
+		if err := tx.Bucket(execEnds).Delete(id); err != nil {
+			return err
+		}
+		for _, name := range [][]byte{execConfigsOf(sandboxID), execMarksOf(sandboxID)} {
+			if bucket := tx.Bucket(name); bucket != nil {
+				if err := bucket.Delete(id); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func endsExec(event *agboxv1.SandboxEvent) bool {
+	switch event.EventType {
+	case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
+		return true
+	}
+	return false
 }

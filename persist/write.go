@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
+	journalv1 "github.com/agbox-dev/agbox/proto/agbox/journal/v1"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -28,6 +29,13 @@ type Entry struct {
 	StartExec *agboxv1.CreateExecRequest
 	// CancelExec keeps in mind that the cancel of this exec was accepted.
 	CancelExec string
+	// RequestID marks what Create or StartExec reserve, "" for none.
+	RequestID string
+
+	// Checkpoint is what the log folds to with Events. TrimTo removes the events up to this sequence, which the
+	// checkpoint must cover, and what is kept of the execs that ended in them.
+	Checkpoint *journalv1.Checkpoint
+	TrimTo     uint64
 
 	At time.Time
 }
@@ -114,6 +122,7 @@ func (db *DB) gather(first *write) []*write {
 }
 
 func (db *DB) commit(group []*write) {
+	crashPoint()
 	err := db.bolt.Update(func(tx *bbolt.Tx) error {
 		for _, w := range group {
 			w.err = w.apply(tx)
@@ -125,6 +134,7 @@ func (db *DB) commit(group []*write) {
 		}
 		return nil
 	})
+	crashPoint()
 	if err != nil && len(group) > 1 {
 		// One write that cannot be stored must not fail its neighbours.
 		for _, w := range group {
@@ -177,6 +187,12 @@ func (e Entry) put(tx *bbolt.Tx) error {
 		if err := tx.Bucket(sandboxIDs).Put([]byte(e.SandboxID), encodeTime(e.At)); err != nil {
 			return err
 		}
+		if e.RequestID != "" {
+			mark := &journalv1.RequestMark{RequestId: e.RequestID}
+			if err := putMessage(tx.Bucket(marks), []byte(e.SandboxID), mark); err != nil {
+				return err
+			}
+		}
 	}
 	if e.StartExec != nil {
 		if err := e.putExec(tx); err != nil {
@@ -192,7 +208,10 @@ func (e Entry) put(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	return e.putEvents(tx)
+	if err := e.putEvents(tx); err != nil {
+		return err
+	}
+	return e.putCheckpoint(tx)
 }
 
 func (e Entry) putExec(tx *bbolt.Tx) error {
@@ -203,6 +222,15 @@ func (e Entry) putExec(tx *bbolt.Tx) error {
 	configs, err := tx.CreateBucketIfNotExists(execConfigsOf(e.SandboxID))
 	if err != nil {
 		return err
+	}
+	if e.RequestID != "" {
+		marks, err := tx.CreateBucketIfNotExists(execMarksOf(e.SandboxID))
+		if err != nil {
+			return err
+		}
+		if err := putMessage(marks, id, &journalv1.RequestMark{RequestId: e.RequestID}); err != nil {
+			return err
+		}
 	}
 	return putMessage(configs, id, e.StartExec)
 }
@@ -243,9 +271,19 @@ func (e Entry) index(tx *bbolt.Tx, event *agboxv1.SandboxEvent) error {
 			}
 		}
 		return putMessage(tx.Bucket(execEnds), id,
-			&agboxv1.ExecStatus{SandboxId: e.SandboxID, LastEventSequence: event.Sequence})
+			&journalv1.ExecEnd{SandboxId: e.SandboxID, Sequence: event.Sequence})
 	}
 	return nil
+}
+
+func (e Entry) putCheckpoint(tx *bbolt.Tx) error {
+	if e.Checkpoint == nil {
+		return nil
+	}
+	if err := putMessage(tx.Bucket(checkpoints), []byte(e.SandboxID), e.Checkpoint); err != nil {
+		return err
+	}
+	return trim(tx, e.SandboxID, min(e.TrimTo, e.Checkpoint.Sequence))
 }
 
 func putMessage(bucket *bbolt.Bucket, key []byte, m proto.Message) error {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
-	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/persist"
 	"github.com/agbox-dev/agbox/server/spec"
 )
@@ -69,7 +68,7 @@ var kinds = []struct {
 	{persist.ErrNoSpace, codes.ResourceExhausted, reasonDiskFull},
 	{persist.ErrNoSandbox, codes.NotFound, reasonSandboxNotFound},
 	{persist.ErrNoExec, codes.NotFound, reasonExecNotFound},
-	{dockerrt.ErrUnreachable, codes.Unavailable, reasonDocker},
+	{actors.ErrUnreachable, codes.Unavailable, reasonDocker},
 	{context.Canceled, codes.Canceled, reasonCancelled},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, reasonDeadline},
 	{actors.ErrOutcomeUnknown, codes.Unknown, reasonOutcomeUnknown},

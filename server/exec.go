@@ -20,7 +20,7 @@ func (s *Server) CreateExec(ctx context.Context, req *agboxv1.CreateExecRequest)
 		req = proto.CloneOf(req)
 		req.ExecId = uuid.NewString()
 	}
-	if err := s.system.StartExec(ctx, req); err != nil {
+	if err := s.system.StartExec(ctx, req, requestID(ctx)); err != nil {
 		return nil, s.fail(err, "sandbox_id", req.SandboxId, "exec_id", req.ExecId)
 	}
 	response := &agboxv1.CreateExecResponse{ExecId: req.ExecId}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
@@ -33,11 +34,19 @@ func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRe
 	for _, skipped := range resolved.Skipped {
 		s.log.Info("builtin tool mount skipped", "sandbox_id", id, "why", skipped)
 	}
-	view, err := s.system.Create(ctx, id, accepted(resolved))
+	view, err := s.system.Create(ctx, id, accepted(resolved), requestID(ctx))
 	if err != nil {
 		return nil, s.fail(err, "sandbox_id", id)
 	}
 	return &agboxv1.CreateSandboxResponse{Sandbox: handle(view)}, nil
+}
+
+// requestID is the mark by which a client says that a create or an exec may be a repetition of an earlier try.
+func requestID(ctx context.Context) string {
+	if values := metadata.ValueFromIncomingContext(ctx, "agbox-request-id"); len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 func unsupported(spec *agboxv1.CreateSpec) string {

@@ -5,6 +5,7 @@ package actorstest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,10 @@ type Runtime struct {
 	Before func(ctx context.Context, call string) error
 	// Run is how a command ends; nil: at once with exit code 0.
 	Run func(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error)
+	// Recorded is called, inside the sandbox's actor, when the end of an exec is in the log; it may panic.
+	Recorded func(execID string)
+	// Orphans are reported as objects in the runtime.
+	Orphans map[string]bool
 
 	mu      sync.Mutex
 	calls   []string
@@ -113,7 +118,18 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	return r.operate(ctx, "remove", id, false)
 }
 
-func (r *Runtime) Forget(string) error { return nil }
+func (r *Runtime) Forget(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, "forget "+id)
+	return nil
+}
+
+func (r *Runtime) Inventory(context.Context) (actors.Inventory, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return actors.Inventory{Running: maps.Clone(r.running), Objects: maps.Clone(r.Orphans)}, nil
+}
 
 func (r *Runtime) Observe(_ context.Context, id string) (actors.Primary, error) {
 	r.mu.Lock()
@@ -176,8 +192,11 @@ func (r *Runtime) ExecRecord(_, execID string) (lifecycle.ExecResult, bool) {
 
 func (r *Runtime) ExecRecorded(_, execID string) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.calls = append(r.calls, "recorded "+execID)
+	r.mu.Unlock()
+	if r.Recorded != nil {
+		r.Recorded(execID)
+	}
 }
 
 func (r *Runtime) ExecLogs(sandboxID, execID string) (stdout, stderr string) {

@@ -23,6 +23,7 @@ const (
 	CodeContainerNotRunning = "CONTAINER_NOT_RUNNING"
 	CodeExecResultLost      = "EXEC_RESULT_LOST"
 	CodeExecStartFailed     = "EXEC_START_FAILED"
+	CodeCrashLoop           = "ACTOR_CRASH_LOOP"
 )
 
 // Command is something that was asked of a sandbox or that has happened to it.
@@ -59,6 +60,8 @@ type (
 		ExecID string
 		Result ExecResult
 	}
+	// Quarantined gives a sandbox up whose actor crashes again and again.
+	Quarantined struct{ Message string }
 )
 
 // ExecResult is how an exec ended.
@@ -84,3 +87,4 @@ func (OperationDone) command()   {}
 func (OperationFailed) command() {}
 func (PrimaryDied) command()     {}
 func (ExecEnded) command()       {}
+func (Quarantined) command()     {}

@@ -65,13 +65,19 @@ func (d *decision) decide(c Command) error {
 		}
 	case PrimaryDied:
 		if d.state.Phase == Ready && d.state.Operation == NoOperation {
-			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeContainerNotRunning,
+			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
 				"the sandbox's primary container ended while the command ran: "+c.Message)
 			d.fail(c.Code, c.Message)
 		}
 	case ExecEnded:
 		if _, running := d.state.Running[c.ExecID]; running {
 			d.execEnded(c.ExecID, c.Result)
+		}
+	case Quarantined:
+		switch d.state.Phase {
+		case Pending, Ready, Stopped, Deleting:
+			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, c.Message)
+			d.fail(CodeCrashLoop, c.Message)
 		}
 	default:
 		return fmt.Errorf("lifecycle: unknown command %T", c)

@@ -109,6 +109,9 @@ var decisions = []struct {
 	{lifecycle.OperationFailed{}, map[string]string{"*": "-"}},
 	{lifecycle.PrimaryDied{Code: "CONTAINER_NOT_RUNNING"}, map[string]string{
 		"ready": "FAILED", "running": "EXEC_FAILED FAILED", "*": "-"}},
+	{lifecycle.Quarantined{Message: "crashed"}, map[string]string{
+		"none": "-", "failed": "-", "deleted": "-", "running": "EXEC_FAILED FAILED", "stopping": "EXEC_FAILED FAILED",
+		"deleting": "EXEC_FAILED FAILED", "*": "FAILED"}},
 	{lifecycle.ExecEnded{ExecID: "exec-1", Result: finished}, map[string]string{
 		"running": "EXEC_FINISHED", "stopping": "EXEC_FINISHED", "deleting": "EXEC_FINISHED", "*": "-"}},
 }

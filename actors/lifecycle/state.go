@@ -55,7 +55,7 @@ func (o Operation) String() string {
 //	                     └──────── DELETING ─────────────► DELETED
 //	                               Removing  OperationDone
 //
-// An operation that ends after a Delete was accepted changes nothing: the log is in DELETING by then. Commands
+// Quarantined leads to FAILED from every state but DELETED. An operation that ends after a Delete was accepted changes nothing: the log is in DELETING by then. Commands
 // that do not fit are refused; facts that come too late are ignored.
 type State struct {
 	SandboxID string

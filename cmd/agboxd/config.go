@@ -10,14 +10,20 @@ import (
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/agbox-dev/agbox/actors"
 )
 
 // config is what a person can set in config.toml; docs/config.md describes each key.
 type config struct {
 	Runtime struct {
-		IdleTTL           duration `toml:"idle_ttl"`
-		CreateConcurrency int      `toml:"create_concurrency"`
-		StopGrace         duration `toml:"stop_grace"`
+		IdleTTL           duration              `toml:"idle_ttl"`
+		CleanupTTL        duration              `toml:"cleanup_ttl"`
+		EventRetentionTTL duration              `toml:"event_retention_ttl"`
+		MaxEvents         uint64                `toml:"max_events"`
+		CreateConcurrency int                   `toml:"create_concurrency"`
+		StopGrace         duration              `toml:"stop_grace"`
+		OnShutdown        actors.ShutdownPolicy `toml:"on_shutdown"`
 	} `toml:"runtime"`
 	Network struct {
 		Pool   netip.Prefix `toml:"pool"`
@@ -43,6 +49,9 @@ func (d *duration) UnmarshalText(text []byte) error {
 func defaults() config {
 	var c config
 	c.Runtime.IdleTTL.Duration = 30 * time.Minute
+	c.Runtime.EventRetentionTTL.Duration = 7 * 24 * time.Hour
+	c.Runtime.MaxEvents = 100_000
+	c.Runtime.OnShutdown = actors.KeepSandboxes
 	// Docker makes about five sandboxes a second however many are asked for at once; three at a time keep it
 	// there, and more only make each one slower.
 	c.Runtime.CreateConcurrency = 3
@@ -99,6 +108,12 @@ func (c config) check() error {
 	switch {
 	case c.Runtime.IdleTTL.Duration < 0:
 		return errors.New("runtime.idle_ttl must not be negative; 0 is never")
+	case c.Runtime.CleanupTTL.Duration < 0:
+		return errors.New("runtime.cleanup_ttl must not be negative; 0 is never")
+	case c.Runtime.EventRetentionTTL.Duration < 0:
+		return errors.New("runtime.event_retention_ttl must not be negative; 0 is never")
+	case c.Runtime.MaxEvents > 0 && c.Runtime.MaxEvents < 100:
+		return errors.New("runtime.max_events must be 0, for all, or at least 100")
 	case c.Runtime.StopGrace.Duration < 0:
 		return errors.New("runtime.stop_grace must not be negative")
 	case c.Runtime.CreateConcurrency < 1:
@@ -109,4 +124,14 @@ func (c config) check() error {
 		return fmt.Errorf("network.prefix must lie between the pool's own %d and 29", c.Network.Pool.Bits())
 	}
 	return nil
+}
+
+func (c config) actors() actors.Config {
+	return actors.Config{
+		IdleTTL:           c.Runtime.IdleTTL.Duration,
+		CleanupTTL:        c.Runtime.CleanupTTL.Duration,
+		EventRetentionTTL: c.Runtime.EventRetentionTTL.Duration,
+		MaxEvents:         c.Runtime.MaxEvents,
+		OnShutdown:        c.Runtime.OnShutdown,
+	}
 }

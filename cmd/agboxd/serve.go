@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt"
@@ -50,7 +51,7 @@ func serve(ctx context.Context, stderr io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
 
-	system, err := actors.Start(actors.Config{IdleTTL: config.Runtime.IdleTTL.Duration}, db, runtime, log)
+	system, err := actors.Start(config.actors(), db, runtime, log)
 	if err != nil {
 		return err
 	}
@@ -94,6 +95,7 @@ func openRuntime(ctx context.Context, paths paths, config config, log *slog.Logg
 		Pool:     config.Network.Pool, SubnetBits: config.Network.Prefix,
 		CreateConcurrency: config.Runtime.CreateConcurrency,
 		StopGrace:         config.Runtime.StopGrace.Duration,
-		UID:               os.Getuid(), GID: os.Getgid(),
+		PID:               os.Getpid(), Started: time.Now(),
+		UID: os.Getuid(), GID: os.Getgid(),
 	}, log)
 }

@@ -1,5 +1,5 @@
-// Command gen compiles agbox/v1/agbox.proto and writes its Go code beside it. It needs nothing but Go:
-// the compiler is a library and the plugins are tools of this module, so versions are pinned in go.mod.
+// Command gen compiles the .proto files and writes their Go code beside them. It needs nothing but Go: the
+// compiler is a library and the plugins are tools of this module, so versions are pinned in go.mod.
 package main
 
 import (
@@ -20,11 +20,11 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-const source = "agbox/v1/agbox.proto"
+var sources = []string{"agbox/v1/agbox.proto", "agbox/journal/v1/journal.proto"}
 
 func main() {
 	out := flag.String("out", ".", "`directory` that the generated tree is written below")
-	in := flag.String("in", ".", "`directory` that holds "+source)
+	in := flag.String("in", ".", "`directory` that the .proto files are below")
 	flag.Parse()
 	if err := generate(*in, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "proto/gen:", err)
@@ -37,14 +37,14 @@ func generate(in, out string) error {
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{in}}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
-	files, err := compiler.Compile(context.Background(), source)
+	files, err := compiler.Compile(context.Background(), sources...)
 	if err != nil {
 		return err
 	}
 	request := &pluginpb.CodeGeneratorRequest{
-		FileToGenerate: []string{source},
+		FileToGenerate: sources,
 		Parameter:      proto.String("paths=source_relative"),
-		ProtoFile:      withImports(files[0]),
+		ProtoFile:      withImports(files),
 	}
 	input, err := proto.Marshal(request)
 	if err != nil {
@@ -59,7 +59,7 @@ func generate(in, out string) error {
 }
 
 // withImports lists the descriptors that a plugin needs, each after what it imports.
-func withImports(file linker.File) []*descriptorpb.FileDescriptorProto {
+func withImports(files linker.Files) []*descriptorpb.FileDescriptorProto {
 	var list []*descriptorpb.FileDescriptorProto
 	seen := map[string]bool{}
 	var visit func(protoreflect.FileDescriptor)
@@ -73,7 +73,9 @@ func withImports(file linker.File) []*descriptorpb.FileDescriptorProto {
 		}
 		list = append(list, protodesc.ToFileDescriptorProto(f))
 	}
-	visit(file)
+	for _, file := range files {
+		visit(file)
+	}
 	return list
 }
 

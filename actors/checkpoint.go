@@ -1,0 +1,45 @@
+package actors
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	journalv1 "github.com/agbox-dev/agbox/proto/agbox/journal/v1"
+)
+
+// checkpointEvery is how many events of a log are folded at most when a sandbox is loaded.
+const checkpointEvery = 256
+
+// checkpoint is state as the database keeps it.
+func checkpoint(state lifecycle.State) *journalv1.Checkpoint {
+	running := make(map[string]*timestamppb.Timestamp, len(state.Running))
+	for id, at := range state.Running {
+		running[id] = timestamppb.New(at)
+	}
+	return &journalv1.Checkpoint{
+		Sequence: state.Sequence, Phase: state.Phase, Operation: int32(state.Operation), Reason: state.Reason,
+		CreatedAt: timestamppb.New(state.CreatedAt), ChangedAt: timestamppb.New(state.ChangedAt), ActiveAt: timestamppb.New(state.ActiveAt),
+		ErrorCode: state.ErrorCode, ErrorMessage: state.ErrorMessage, Running: running,
+	}
+}
+
+// restore is the inverse of checkpoint; nil is a sandbox of which nothing has happened yet.
+func restore(id string, c *journalv1.Checkpoint) lifecycle.State {
+	if c == nil {
+		return lifecycle.State{SandboxID: id}
+	}
+	state := lifecycle.State{
+		SandboxID: id, Sequence: c.Sequence, Phase: c.Phase, Operation: lifecycle.Operation(c.Operation), Reason: c.Reason,
+		CreatedAt: c.CreatedAt.AsTime(), ChangedAt: c.ChangedAt.AsTime(), ActiveAt: c.ActiveAt.AsTime(),
+		ErrorCode: c.ErrorCode, ErrorMessage: c.ErrorMessage,
+	}
+	if len(c.Running) > 0 {
+		state.Running = make(map[string]time.Time, len(c.Running))
+		for id, at := range c.Running {
+			state.Running[id] = at.AsTime()
+		}
+	}
+	return state
+}

@@ -1,0 +1,81 @@
+package actors
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/asynkron/protoactor-go/actor"
+)
+
+// janitor is /janitor: it removes the history of sandboxes that were DELETED long enough ago, with their logs.
+type janitor struct {
+	system *System
+	// next is when the timer that runs fires, zero while none does.
+	next time.Time
+}
+
+type (
+	// deleted tells that a sandbox was DELETED.
+	deleted struct{}
+	// sweep has the janitor look for what is due.
+	sweep struct{ at time.Time }
+)
+
+func (j *janitor) Receive(c actor.Context) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		j.purge()
+		j.arm(c.Self())
+	case *deleted:
+		j.arm(c.Self())
+	case *sweep:
+		if m.at.Equal(j.next) {
+			j.next = time.Time{}
+			j.purge()
+			j.arm(c.Self())
+		}
+	}
+}
+
+// purge removes what is due. The logs go first: a crash in between leaves a history that is purged again.
+func (j *janitor) purge() {
+	if j.system.config.EventRetentionTTL <= 0 {
+		return
+	}
+	due, err := j.system.db.DeletedBefore(time.Now().Add(-j.system.config.EventRetentionTTL))
+	if err != nil {
+		j.system.log.Error("history that is due cannot be listed", slog.Any("error", err))
+		return
+	}
+	for _, id := range due {
+		if err := j.system.runtime.Forget(id); err != nil {
+			j.system.log.Error("logs of a deleted sandbox cannot be removed", slog.String("sandbox_id", id), slog.Any("error", err))
+			continue
+		}
+		if err := j.system.db.Purge(id); err != nil {
+			j.system.log.Error("history of a deleted sandbox cannot be removed", slog.String("sandbox_id", id), slog.Any("error", err))
+			continue
+		}
+		j.system.forget(id)
+		j.system.log.Info("history removed", slog.String("sandbox_id", id), slog.String("reason", "event_retention_ttl"))
+	}
+}
+
+// retryPurge is how long a purge that failed waits for its next try.
+const retryPurge = time.Minute
+
+// arm has the janitor woken when the next history is due.
+func (j *janitor) arm(self *actor.PID) {
+	if j.system.config.EventRetentionTTL <= 0 || !j.next.IsZero() {
+		return
+	}
+	oldest, found, err := j.system.db.OldestDeletion()
+	if err != nil || !found {
+		return
+	}
+	j.next = oldest.Add(j.system.config.EventRetentionTTL)
+	if !j.next.After(time.Now()) {
+		j.next = time.Now().Add(retryPurge)
+	}
+	j.system.sendLater(self, &sweep{j.next}, time.Until(j.next)+time.Nanosecond)
+}
