@@ -1,0 +1,81 @@
+package persist_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// smallDisk mounts a file system of its own.
+func smallDisk(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("SKIP: cannot mount a file system of its own for the test: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// TestDiskFull: what cannot be recorded is refused, what was accepted stays, and service resumes with the space.
+func TestDiskFull(t *testing.T) {
+	dir := smallDisk(t, "size=4m")
+	db := open(t, filepath.Join(dir, "ids.db"))
+	must(t, db, create("box-1"))
+	filler := filepath.Join(dir, "filler")
+	file, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = file.Write(bytes.Repeat([]byte("x"), 4096))
+	}
+	file.Close()
+	accepted, refused := uint64(1), 0
+	for refused < 3 {
+		e := tell("box-1", accepted, agboxv1.EventType_SANDBOX_PREPARING, "")
+		e.Events[0].SandboxId = string(bytes.Repeat([]byte("y"), 20_000))
+		switch err := db.Append(e); {
+		case err == nil:
+			accepted++
+		case errors.Is(err, persist.ErrNoSpace):
+			refused++
+		default:
+			t.Fatalf("a full disk gives %v", err)
+		}
+	}
+	if got := sequences(t, db, "box-1", 0); uint64(len(got)) != accepted {
+		t.Errorf("%d events were accepted, %d are there", accepted, len(got))
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	must(t, db, tell("box-1", accepted, agboxv1.EventType_SANDBOX_READY, ""))
+	db.Close()
+	db = open(t, filepath.Join(dir, "ids.db"))
+	if _, newest, err := db.Bounds("box-1"); newest != accepted+1 || err != nil {
+		t.Errorf("after a reopen the newest event is %d, %v", newest, err)
+	}
+}
+
+func TestReadOnlyDisk(t *testing.T) {
+	dir := smallDisk(t, "size=4m")
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "ids.db")
+	_, err := persist.Open(path)
+	if err == nil || !bytes.Contains([]byte(err.Error()), []byte(path)) || !bytes.Contains([]byte(err.Error()), []byte("XDG_DATA_HOME")) {
+		t.Errorf("a read-only disk gives %v", err)
+	}
+}

@@ -1,0 +1,106 @@
+package checker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/network"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Labels of the contract, written down again: the checker shares no code with what it checks.
+const (
+	labelSandbox  = "io.github.1996fanrui.agents-sandbox.sandbox-id"
+	labelInstance = "io.github.1996fanrui.agents-sandbox.instance"
+)
+
+// judgeEngine compares what the engine has with the states of the sandboxes, which are at rest.
+func (c *Checker) judgeEngine(ctx context.Context, known map[string]agboxv1.SandboxState) error {
+	instance, err := os.ReadFile(filepath.Join(c.DataDir, "instance"))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	ours := func(labels map[string]string) bool {
+		_, there := known[labels[labelSandbox]]
+		return there || labels[labelInstance] == strings.TrimSpace(string(instance))
+	}
+	networks, err := c.judgeNetworks(ctx, known, ours)
+	if err != nil {
+		return err
+	}
+	containers, err := c.judgeContainers(ctx, known, ours)
+	if err != nil {
+		return err
+	}
+	for id, state := range known {
+		if state != ready && state != stopped {
+			continue
+		}
+		if containers[id] != 1 || networks[id] != 1 {
+			c.report.add(Missing, id, "it is %s and has %d containers, %d networks", state, containers[id], networks[id])
+		}
+	}
+	return nil
+}
+
+func (c *Checker) judgeNetworks(ctx context.Context, known map[string]agboxv1.SandboxState, ours func(map[string]string) bool) (map[string]int, error) {
+	list, err := c.Engine.NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelSandbox))})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	count := map[string]int{}
+	for _, n := range list {
+		if !ours(n.Labels) {
+			continue
+		}
+		id := n.Labels[labelSandbox]
+		count[id]++
+		if state, there := known[id]; !there || state == deleted {
+			c.report.add(LeakedNetwork, n.Name, "its sandbox is %s", label(state, there))
+		}
+	}
+	return count, nil
+}
+
+func (c *Checker) judgeContainers(ctx context.Context, known map[string]agboxv1.SandboxState, ours func(map[string]string) bool) (map[string]int, error) {
+	list, err := c.Engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", labelSandbox))})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	count := map[string]int{}
+	for _, found := range list {
+		if !ours(found.Labels) {
+			continue
+		}
+		id := found.Labels[labelSandbox]
+		count[id]++
+		name, running := strings.Join(found.Names, " "), found.State == container.StateRunning
+		state, there := known[id]
+		switch {
+		case !there || state == deleted:
+			c.report.add(LeakedContainer, name, "its sandbox is %s", label(state, there))
+		case state == ready && !running, state == stopped && running:
+			c.report.add(InconsistentView, name, "its sandbox is %s, it is %s", state, found.State)
+		case running && state == ready:
+			c.judgeProcesses(ctx, found.ID, name)
+		}
+	}
+	return count, nil
+}
+
+// judgeProcesses finds what still runs in a sandbox whose commands have all ended.
+func (c *Checker) judgeProcesses(ctx context.Context, containerID, name string) {
+	top, err := c.Engine.ContainerTop(ctx, containerID, nil)
+	if err != nil {
+		return // it ended since the list; the next look tells
+	}
+	if len(top.Processes) > 1 {
+		c.report.add(LeakedProcess, name, "beside its init: %v", top.Processes[1:])
+	}
+}
