@@ -39,7 +39,7 @@ func (p *ShutdownPolicy) UnmarshalText(text []byte) error {
 const policyTime = 30 * time.Second
 
 // shutdownGrace is how long Shutdown lets operations on the runtime end by themselves.
-const shutdownGrace = time.Second
+const shutdownGrace = 5 * time.Second
 
 // Shutdown refuses new requests, lets operations end for a moment, then lets go of them: their sandboxes
 // carry on at the next start. Running commands go on in their sandboxes. It returns when no goroutine of the

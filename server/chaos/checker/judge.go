@@ -102,7 +102,7 @@ func (c *Checker) judgeExec(s *sandbox, id string, exec *exec, h *history) {
 			c.report.add(LostExitCode, id, "it was cancelled and nobody asked for that: %v", details)
 		}
 	case agboxv1.EventType_EXEC_FAILED:
-		if !s.killed {
+		if !s.killed && !(c.Faults && h.counts[agboxv1.EventType_SANDBOX_FAILED] > 0) {
 			c.report.add(LostExitCode, id, "%s: %s", details.ErrorCode, details.ErrorMessage)
 		}
 	}

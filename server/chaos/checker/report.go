@@ -30,11 +30,12 @@ const (
 	LeakedSocket     Kind = "sockets leaked"
 	LeakedProcess    Kind = "processes leaked"
 	InconsistentView Kind = "answers that differ from the log"
+	BadAnswer        Kind = "valid requests answered with a failure"
 )
 
 // Kinds are all, in the order in which they are printed.
 var Kinds = []Kind{LostExitCode, WrongExitCode, WrongOutput, Gap, Duplicate, LostEvent, LostOperation, BrokenLog,
-	InconsistentView, Unexplained, Stuck, Missing, LeakedContainer, LeakedNetwork, LeakedDirectory, LeakedSocket, LeakedProcess}
+	InconsistentView, BadAnswer, Unexplained, Stuck, Missing, LeakedContainer, LeakedNetwork, LeakedDirectory, LeakedSocket, LeakedProcess}
 
 // Violation is one thing that is wrong.
 type Violation struct {
@@ -59,6 +60,9 @@ type Report struct {
 }
 
 func newReport() *Report { return &Report{known: map[Violation]bool{}, execs: map[string]bool{}} }
+
+// Add reports what somebody else has found.
+func (r *Report) Add(kind Kind, subject, text string) { r.add(kind, subject, "%s", text) }
 
 func (r *Report) add(kind Kind, subject, format string, arguments ...any) {
 	v := Violation{kind, subject, fmt.Sprintf(format, arguments...)}

@@ -1,0 +1,234 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/server/chaos/checker"
+)
+
+// client asks for valid things, one after the other, as its random numbers have it. It has one sandbox at a time.
+type client struct {
+	world  *world
+	n      int
+	random *rand.Rand
+	made   int
+	box    *follower // nil: it has none
+	execs  int
+}
+
+func newClient(w *world, n int, seed uint64) *client {
+	return &client{world: w, n: n, random: rand.New(rand.NewPCG(seed, uint64(n)+1))}
+}
+
+// live takes steps until quiet is closed.
+func (c *client) live(ctx context.Context, quiet <-chan struct{}) {
+	for ctx.Err() == nil {
+		select {
+		case <-quiet:
+			return
+		default:
+			c.step(ctx)
+		}
+	}
+}
+
+// step does one thing that fits the state of its sandbox.
+func (c *client) step(ctx context.Context) {
+	if c.box == nil {
+		c.create(ctx)
+		return
+	}
+	idle := func(v view) bool { return !v.busy }
+	if c.random.Float64() < 0.9 && !c.box.await(ctx, idle) { // else: in the middle of what is under way
+		c.giveUp(ctx)
+		return
+	}
+	v, dice := c.box.current(), c.random.Float64()
+	switch {
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_DELETED:
+		c.box = nil
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_FAILED, v.busy:
+		c.operate(ctx, checker.Delete)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_STOPPED && dice < 0.7:
+		c.operate(ctx, checker.Resume)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.75:
+		c.exec(ctx)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.82:
+		c.cancel(ctx, v)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.87:
+		c.look(ctx, v)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.95:
+		c.operate(ctx, checker.Stop)
+	default:
+		c.operate(ctx, checker.Delete)
+	}
+}
+
+// giveUp lets go of a sandbox whose events are not told any more; the checker says why.
+func (c *client) giveUp(ctx context.Context) {
+	if ctx.Err() == nil {
+		c.box = nil
+	}
+}
+
+// ask sends a request until it is answered. It reports whether it was accepted, and returns what refused it.
+// An answer that only tells that an earlier try was accepted is such a refusal, and none of a defect's.
+func (c *client) ask(ctx context.Context, what string, send func(context.Context) error) error {
+	for ctx.Err() == nil {
+		call, cancel := context.WithTimeout(ctx, callTime)
+		err := send(call)
+		cancel()
+		if !transient(err) || ctx.Err() != nil {
+			c.complain(what, err)
+			return err
+		}
+		c.world.rest(ctx)
+	}
+	return ctx.Err()
+}
+
+// callTime is how long a daemon may take to answer.
+const callTime = 30 * time.Second
+
+// complain reports answers that a valid request never gets.
+func (c *client) complain(what string, err error) {
+	typed, ok := errors.AsType[*raw.Error](err)
+	if !ok || c.world.config.Faults && typed.Reason == "DOCKER_UNAVAILABLE" {
+		return
+	}
+	switch typed.Code {
+	case codes.AlreadyExists, codes.FailedPrecondition, codes.NotFound, codes.Canceled:
+		return // the outcome of an earlier try, or the sandbox failed meanwhile
+	case codes.Internal:
+		if c.world.config.Faults {
+			return // what Docker said
+		}
+	}
+	c.world.checker.Report().Add(checker.BadAnswer, what, fmt.Sprintf("%s: %s", typed.Code, err))
+}
+
+func (c *client) create(ctx context.Context) {
+	c.made++
+	id := fmt.Sprintf("%s-%d-%d", c.world.prefix, c.n, c.made)
+	tries := 0
+	err := c.ask(ctx, "create "+id, func(ctx context.Context) error {
+		tries++
+		c.world.record.Ask(id, checker.Create)
+		_, err := c.world.client.CreateSandbox(ctx, &agboxv1.CreateSandboxRequest{
+			SandboxId: id, CreateSpec: &agboxv1.CreateSpec{Image: c.world.image},
+		})
+		return err
+	})
+	switch {
+	case err == nil:
+		c.world.record.Accepted(id, checker.Create)
+	case errors.Is(err, raw.ErrSandboxIDAlreadyExists) && tries > 1:
+	default:
+		return
+	}
+	c.box = c.world.follow(ctx, id)
+}
+
+func (c *client) operate(ctx context.Context, op checker.Operation) {
+	id := c.box.id
+	err := c.ask(ctx, string(op)+" "+id, func(ctx context.Context) (err error) {
+		c.world.record.Ask(id, op)
+		switch op {
+		case checker.Stop:
+			_, err = c.world.client.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id})
+		case checker.Resume:
+			_, err = c.world.client.ResumeSandbox(ctx, &agboxv1.ResumeSandboxRequest{SandboxId: id})
+		case checker.Delete:
+			_, err = c.world.client.DeleteSandbox(ctx, &agboxv1.DeleteSandboxRequest{SandboxId: id})
+		}
+		return err
+	})
+	if err == nil {
+		c.world.record.Accepted(id, op)
+		// Its end is a step of its own; what it begins with is told at once.
+		last := c.box.current().last
+		c.box.await(ctx, func(v view) bool { return v.last > last || v.busy || v.state == agboxv1.SandboxState_SANDBOX_STATE_DELETED })
+	}
+}
+
+// exec runs a command whose outcome is known beforehand: it counts on both streams, rests in between, and exits.
+func (c *client) exec(ctx context.Context) {
+	c.execs++
+	id := fmt.Sprintf("%s-x%d", c.box.id, c.execs)
+	first, second := c.random.IntN(500), c.random.IntN(3000)
+	pause := time.Duration(c.random.ExpFloat64() * float64(150*time.Millisecond))
+	want := checker.Want{
+		ExitCode: int32(c.random.IntN(126)), Stdout: checker.Lines(first + second), Stderr: checker.Lines(c.random.IntN(50)),
+	}
+	script := fmt.Sprintf("seq 1 %d; sleep %.3f; seq %d %d; seq 1 %d >&2; exit %d",
+		first, min(pause, 2*time.Second).Seconds(), first+1, first+second, want.Stderr, want.ExitCode)
+	c.world.record.AskExec(c.box.id, id, want)
+	err := c.ask(ctx, "exec "+id, func(ctx context.Context) error {
+		_, err := c.world.client.CreateExec(ctx, &agboxv1.CreateExecRequest{
+			SandboxId: c.box.id, ExecId: id, Command: []string{"sh", "-c", script},
+		})
+		return err
+	})
+	if err == nil {
+		c.world.record.AcceptedExec(c.box.id, id)
+	}
+	wait := c.random.Float64() < 0.5
+	if err == nil && wait {
+		begun := false
+		c.box.await(ctx, func(v view) bool {
+			begun = begun || v.running[id]
+			return begun && !v.running[id] || v.state != agboxv1.SandboxState_SANDBOX_STATE_READY
+		})
+	}
+}
+
+func (c *client) cancel(ctx context.Context, v view) {
+	var running []string
+	for id := range v.running {
+		running = append(running, id)
+	}
+	if len(running) == 0 {
+		return
+	}
+	slices.Sort(running)
+	id := running[c.random.IntN(len(running))]
+	c.world.record.AskCancel(c.box.id, id)
+	c.ask(ctx, "cancel "+id, func(ctx context.Context) error {
+		_, err := c.world.client.CancelExec(ctx, &agboxv1.CancelExecRequest{ExecId: id})
+		return err
+	})
+}
+
+// look subscribes anew, from somewhere in the past, and reads what there was.
+func (c *client) look(ctx context.Context, v view) {
+	if v.last == 0 {
+		return
+	}
+	from := c.random.Uint64N(v.last)
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	stream, err := c.world.client.SubscribeSandboxEvents(ctx, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: c.box.id, FromSequence: from})
+	if err != nil {
+		return
+	}
+	defer stream.Close()
+	told := c.world.record.Stream(c.box.id, from)
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			return
+		}
+		if told.Add(event); event.Sequence >= v.last {
+			return
+		}
+	}
+}

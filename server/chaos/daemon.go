@@ -1,0 +1,184 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Daemon is a real agboxd on directories of its own, one process after the other. Start, Kill and Stop belong to
+// one goroutine.
+type Daemon struct {
+	// Binary is the agboxd to run, Dir the directory below which everything of it lies; its path must be short,
+	// for the sockets in it. Host is the engine's address, "" the environment's.
+	Binary, Dir, Host string
+
+	process *process
+
+	mu sync.Mutex
+	up chan struct{} // closed while the daemon serves
+}
+
+// process is one life of the daemon.
+type process struct {
+	command *exec.Cmd
+	ended   chan struct{} // closed once it ended and err is set
+	err     error
+}
+
+// NewDaemon makes the directories and the configuration, and starts nothing.
+func NewDaemon(binary, dir, host string) (*Daemon, error) {
+	d := &Daemon{Binary: binary, Dir: dir, Host: host, up: make(chan struct{})}
+	config := filepath.Join(dir, "c", "agents-sandbox")
+	for _, path := range []string{filepath.Join(dir, "r"), filepath.Join(dir, "d"), config} {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	// A range that no other test uses, and no sandbox that stops by itself.
+	text := "[runtime]\nidle_ttl = \"0s\"\nstop_grace = \"2s\"\n[network]\npool = \"10.216.0.0/16\"\n[log]\nlevel = \"debug\"\n"
+	return d, os.WriteFile(filepath.Join(config, "config.toml"), []byte(text), 0o600)
+}
+
+// Socket, Data, Database and Log are where the daemon's things are.
+func (d *Daemon) Socket() string   { return filepath.Join(d.Dir, "r", "agbox", "agboxd.sock") }
+func (d *Daemon) Data() string     { return filepath.Join(d.Dir, "d", "agents-sandbox") }
+func (d *Daemon) Database() string { return filepath.Join(d.Data(), "ids.db") }
+func (d *Daemon) Log() string      { return filepath.Join(d.Dir, "agboxd.log") }
+
+// Launch starts a process, with env beside its usual environment, and does not wait for it to be ready.
+func (d *Daemon) Launch(env ...string) error {
+	log, err := os.OpenFile(d.Log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	command := exec.Command(d.Binary)
+	command.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+filepath.Join(d.Dir, "r"),
+		"XDG_CONFIG_HOME="+filepath.Join(d.Dir, "c"), "XDG_DATA_HOME="+filepath.Join(d.Dir, "d"))
+	if d.Host != "" {
+		command.Env = append(command.Env, "DOCKER_HOST="+d.Host)
+	}
+	command.Env = append(command.Env, env...)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is the driver's
+	command.Stderr = &readyWatch{file: log, ready: d.serves}
+	if err := command.Start(); err != nil {
+		return errors.Join(fmt.Errorf("cannot start %s: %w: run make build", d.Binary, err), log.Close())
+	}
+	p := &process{command: command, ended: make(chan struct{})}
+	d.process = p
+	go func() {
+		p.err = command.Wait()
+		log.Close()
+		close(p.ended)
+	}()
+	return nil
+}
+
+// readyWatch is the daemon's log; it calls ready at the record that says so.
+type readyWatch struct {
+	file  *os.File
+	ready func()
+	tail  []byte
+}
+
+var readyRecord = []byte(`"agboxd is ready"`)
+
+func (w *readyWatch) Write(data []byte) (int, error) {
+	if w.ready != nil {
+		w.tail = append(w.tail, data...)
+		if bytes.Contains(w.tail, readyRecord) {
+			w.ready()
+			w.ready, w.tail = nil, nil
+		} else if keep := len(readyRecord); len(w.tail) > keep {
+			w.tail = append([]byte(nil), w.tail[len(w.tail)-keep:]...)
+		}
+	}
+	return w.file.Write(data)
+}
+
+func (d *Daemon) serves() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.up)
+}
+
+// down makes Up wait again.
+func (d *Daemon) down() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-d.up:
+		d.up = make(chan struct{})
+	default:
+	}
+}
+
+// Up is closed while the daemon serves, as far as is known.
+func (d *Daemon) Up() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.up
+}
+
+// Start is Launch and waits until the daemon is ready. It fails with ErrEnded when it ends first.
+func (d *Daemon) Start(ctx context.Context, env ...string) error {
+	if err := d.Launch(env...); err != nil {
+		return err
+	}
+	return d.Ready(ctx)
+}
+
+// Ready waits until the launched daemon is ready. It fails with ErrEnded when it ends first.
+func (d *Daemon) Ready(ctx context.Context) error {
+	select {
+	case <-d.Up():
+		return nil
+	case <-d.process.ended:
+		return fmt.Errorf("%w: %v: its log is %s", ErrEnded, d.process.err, d.Log())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Ended is closed when the process has ended.
+func (d *Daemon) Ended() <-chan struct{} { return d.process.ended }
+
+// Kill ends the process as kill -9 does and returns when it has ended. Nothing happens when it has already.
+func (d *Daemon) Kill() {
+	if d.process == nil {
+		return
+	}
+	d.down()
+	_ = d.process.command.Process.Kill()
+	<-d.process.ended
+	d.down()
+}
+
+// Stop ends the process with SIGTERM. It fails when it does not end before ctx does, and is killed then, or ends
+// with another status than 0.
+func (d *Daemon) Stop(ctx context.Context) error {
+	if d.process == nil {
+		return nil
+	}
+	d.down()
+	if err := d.process.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-d.process.ended:
+		return d.process.err
+	case <-ctx.Done():
+		d.Kill()
+		return fmt.Errorf("%w: agboxd, after SIGTERM", ErrNotKilled)
+	}
+}
+
+// startTime bounds how long a daemon takes until it is ready.
+const startTime = 30 * time.Second
