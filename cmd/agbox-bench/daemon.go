@@ -23,6 +23,7 @@ type bench struct {
 	agboxd *raw.Client
 	image  string
 	dir    string
+	path   string // of the daemon's binary
 	daemon *exec.Cmd
 }
 
@@ -42,21 +43,29 @@ func newBench(ctx context.Context, daemon string) (_ *bench, err error) {
 	if b.dir, err = os.MkdirTemp("", "agbox-bench"); err != nil {
 		return nil, err
 	}
-	b.daemon = exec.Command(daemon)
-	b.daemon.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+b.dir, "XDG_DATA_HOME="+b.dir, "XDG_CONFIG_HOME="+b.dir)
-	log, err := os.Create(filepath.Join(b.dir, "agboxd.log"))
-	if err != nil {
+	b.path = daemon
+	if err := b.start(); err != nil {
 		return nil, err
-	}
-	defer log.Close()
-	b.daemon.Stderr = log
-	if err := b.daemon.Start(); err != nil {
-		return nil, fmt.Errorf("cannot start %s: %w: run make build", daemon, err)
 	}
 	if b.agboxd, err = raw.Dial(raw.WithSocket(filepath.Join(b.dir, "agbox", "agboxd.sock"))); err != nil {
 		return nil, err
 	}
 	return b, b.ready(ctx)
+}
+
+func (b *bench) start() error {
+	b.daemon = exec.Command(b.path)
+	b.daemon.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+b.dir, "XDG_DATA_HOME="+b.dir, "XDG_CONFIG_HOME="+b.dir)
+	log, err := os.OpenFile(filepath.Join(b.dir, "agboxd.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	b.daemon.Stderr = log
+	if err := b.daemon.Start(); err != nil {
+		return fmt.Errorf("cannot start %s: %w: run make build", b.path, err)
+	}
+	return nil
 }
 
 func (b *bench) ready(ctx context.Context) error {
