@@ -4,20 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
-	"github.com/docker/docker/pkg/stdcopy"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -89,61 +84,6 @@ func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv
 		return err
 	}
 	return d.start(ctx, sandboxID, link)
-}
-
-// start starts the primary container and returns once commands can run in it.
-func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink) error {
-	name := primaryName(sandboxID)
-	starting, cancel := d.write(ctx)
-	defer cancel()
-	if err := d.api.ContainerStart(starting, name, container.StartOptions{}); err != nil {
-		return fmt.Errorf("cannot start container %s: %w", name, err)
-	}
-	link.started()
-	return d.boot(ctx, sandboxID, link)
-}
-
-// boot waits until agbox-init is there and the image's entrypoint has handed over, or the container is not.
-func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink) error {
-	stdout, stderr, err := d.openOutputs(sandboxID, primaryLog)
-	if err != nil {
-		return err
-	}
-	defer stdout.Close()
-	defer stderr.Close()
-
-	ctx, cancel := context.WithTimeout(ctx, entrypointTimeout)
-	defer cancel()
-	exited, waitErrs := d.api.ContainerWait(ctx, primaryName(sandboxID), container.WaitConditionNotRunning)
-	booted := make(chan error, 1)
-	var status initproto.BootStatus
-	go func() {
-		var err error
-		status, err = link.Boot(ctx, stdout, stderr)
-		booted <- err
-	}()
-	for {
-		select {
-		case err := <-booted:
-			if err == nil && status.State == initproto.BootExited {
-				d.log.Info("the image's entrypoint ended by itself", "sandbox_id", sandboxID,
-					"exit_code", status.ExitCode, "signal", status.Signal)
-			}
-			if errors.Is(err, context.DeadlineExceeded) {
-				return fmt.Errorf("the image's entrypoint did not hand over within %s: it should end in exec \"$@\"; its output: %s",
-					entrypointTimeout, d.outputTail(sandboxID, primaryLog))
-			}
-			return err
-		case wait := <-exited:
-			cancel()
-			<-booted
-			return fmt.Errorf("the primary container ended at once with exit code %d: %s",
-				wait.StatusCode, d.containerTail(context.WithoutCancel(ctx), sandboxID))
-		case err := <-waitErrs:
-			waitErrs = nil // the boot tells
-			d.log.Debug("wait for a container's end failed", "sandbox_id", sandboxID, "error", err)
-		}
-	}
 }
 
 // Resume implements actors.Runtime.
@@ -251,83 +191,6 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 
 // Forget implements actors.Runtime.
 func (d *Docker) Forget(sandboxID string) error { return d.layout.removeHistory(sandboxID) }
-
-// Observe implements actors.Runtime.
-func (d *Docker) Observe(ctx context.Context, sandboxID string) (actors.Primary, error) {
-	ctx, cancel := d.read(ctx)
-	defer cancel()
-	name := primaryName(sandboxID)
-	found, err := d.api.ContainerInspect(ctx, name)
-	if isNotFound(err) || err == nil && !d.owns(found.Config.Labels, sandboxID) {
-		return actors.Primary{Cause: "the primary container " + name + " is missing: somebody removed it"}, nil
-	} else if err != nil {
-		return actors.Primary{}, reached(fmt.Errorf("dockerrt: cannot inspect %s: %w", name, err))
-	}
-	if !found.State.Running {
-		return actors.Primary{Cause: cause(found.State)}, nil
-	}
-	link, err := d.link(sandboxID)
-	if err != nil {
-		return actors.Primary{}, err
-	}
-	link.started()
-	return actors.Primary{Running: true}, nil
-}
-
-func cause(state *container.State) string {
-	text := fmt.Sprintf("the primary container ended with exit code %d", state.ExitCode)
-	if state.ExitCode > 128 {
-		text += fmt.Sprintf(" (signal %d, %s)", state.ExitCode-128, syscall.Signal(state.ExitCode-128))
-	}
-	if state.OOMKilled {
-		text += ", out of memory"
-	}
-	if state.Error != "" {
-		text += ": " + state.Error
-	}
-	return text
-}
-
-// tailSize is how much output a person gets to see in an error message.
-const tailSize = 2 << 10
-
-func (d *Docker) outputTail(sandboxID, execID string) string {
-	var tail []string
-	for _, stream := range []string{"stdout", "stderr"} {
-		file, err := os.Open(d.layout.log(sandboxID, execID, stream))
-		if err != nil {
-			continue
-		}
-		defer file.Close()
-		if size, err := file.Seek(0, io.SeekEnd); err == nil {
-			file.Seek(max(0, size-tailSize), io.SeekStart)
-		}
-		if text, err := io.ReadAll(io.LimitReader(file, tailSize)); err == nil && len(text) > 0 {
-			tail = append(tail, stream+": "+string(text))
-		}
-	}
-	if len(tail) == 0 {
-		return "(none)"
-	}
-	return strings.Join(tail, "; ")
-}
-
-// containerTail returns what agbox-init itself said, as far as it can be had.
-func (d *Docker) containerTail(ctx context.Context, sandboxID string) string {
-	ctx, cancel := d.read(ctx)
-	defer cancel()
-	body, err := d.api.ContainerLogs(ctx, primaryName(sandboxID),
-		container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
-	if err != nil {
-		return "(no output)"
-	}
-	defer body.Close()
-	var text strings.Builder
-	if _, err := stdcopy.StdCopy(&text, &text, io.LimitReader(body, tailSize)); err != nil || text.Len() == 0 {
-		return "(no output)"
-	}
-	return text.String()
-}
 
 // tries and tryDelay are for what an engine refuses in passing, as while another removal goes on.
 const (

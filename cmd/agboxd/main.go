@@ -8,13 +8,19 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 )
 
 // version is set by the build.
 var version = "dev"
 
+// gcPercent trades memory for time: the daemon's heap is some 10 MB, and collecting it for every 10 MB more costs a
+// twentieth of an exec's latency.
+const gcPercent = 400
+
 func main() {
+	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -21,8 +22,9 @@ type client struct {
 	n      int
 	random *rand.Rand
 	made   int
-	box    *follower // nil: it has none
 	execs  int
+	// box is its sandbox, nil when it has none. Others may look at it.
+	box atomic.Pointer[follower]
 }
 
 func newClient(w *world, n int, seed uint64) *client {
@@ -43,45 +45,46 @@ func (c *client) live(ctx context.Context, quiet <-chan struct{}) {
 
 // step does one thing that fits the state of its sandbox.
 func (c *client) step(ctx context.Context) {
-	if c.box == nil {
+	box := c.box.Load()
+	if box == nil {
 		c.create(ctx)
 		return
 	}
 	idle := func(v view) bool { return !v.busy }
-	if c.random.Float64() < 0.9 && !c.box.await(ctx, idle) { // else: in the middle of what is under way
+	if c.random.Float64() < 0.9 && !box.await(ctx, idle) { // else: in the middle of what is under way
 		c.giveUp(ctx)
 		return
 	}
-	v, dice := c.box.current(), c.random.Float64()
+	v, dice := box.current(), c.random.Float64()
 	switch {
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_DELETED:
-		c.box = nil
+		c.box.Store(nil)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_FAILED, v.busy:
-		c.operate(ctx, checker.Delete)
+		c.operate(ctx, box, checker.Delete)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_STOPPED && dice < 0.7:
-		c.operate(ctx, checker.Resume)
+		c.operate(ctx, box, checker.Resume)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.75:
-		c.exec(ctx)
+		c.exec(ctx, box)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.82:
-		c.cancel(ctx, v)
+		c.cancel(ctx, box, v)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.87:
-		c.look(ctx, v)
+		c.look(ctx, box, v)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.95:
-		c.operate(ctx, checker.Stop)
+		c.operate(ctx, box, checker.Stop)
 	default:
-		c.operate(ctx, checker.Delete)
+		c.operate(ctx, box, checker.Delete)
 	}
 }
 
 // giveUp lets go of a sandbox whose events are not told any more; the checker says why.
 func (c *client) giveUp(ctx context.Context) {
 	if ctx.Err() == nil {
-		c.box = nil
+		c.box.Store(nil)
 	}
 }
 
-// ask sends a request until it is answered. It reports whether it was accepted, and returns what refused it.
-// An answer that only tells that an earlier try was accepted is such a refusal, and none of a defect's.
+// ask sends a request until the daemon answers, and returns what refused it: also when an earlier try, whose answer
+// got lost, was accepted.
 func (c *client) ask(ctx context.Context, what string, send func(context.Context) error) error {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, callTime)
@@ -135,11 +138,11 @@ func (c *client) create(ctx context.Context) {
 	default:
 		return
 	}
-	c.box = c.world.follow(ctx, id)
+	c.box.Store(c.world.follow(ctx, id))
 }
 
-func (c *client) operate(ctx context.Context, op checker.Operation) {
-	id := c.box.id
+func (c *client) operate(ctx context.Context, box *follower, op checker.Operation) {
+	id := box.id
 	err := c.ask(ctx, string(op)+" "+id, func(ctx context.Context) (err error) {
 		c.world.record.Ask(id, op)
 		switch op {
@@ -155,15 +158,17 @@ func (c *client) operate(ctx context.Context, op checker.Operation) {
 	if err == nil {
 		c.world.record.Accepted(id, op)
 		// Its end is a step of its own; what it begins with is told at once.
-		last := c.box.current().last
-		c.box.await(ctx, func(v view) bool { return v.last > last || v.busy || v.state == agboxv1.SandboxState_SANDBOX_STATE_DELETED })
+		last := box.current().last
+		box.await(ctx, func(v view) bool {
+			return v.last > last || v.busy || v.state == agboxv1.SandboxState_SANDBOX_STATE_DELETED
+		})
 	}
 }
 
 // exec runs a command whose outcome is known beforehand: it counts on both streams, rests in between, and exits.
-func (c *client) exec(ctx context.Context) {
+func (c *client) exec(ctx context.Context, box *follower) {
 	c.execs++
-	id := fmt.Sprintf("%s-x%d", c.box.id, c.execs)
+	id := fmt.Sprintf("%s-x%d", box.id, c.execs)
 	first, second := c.random.IntN(500), c.random.IntN(3000)
 	pause := time.Duration(c.random.ExpFloat64() * float64(150*time.Millisecond))
 	want := checker.Want{
@@ -171,27 +176,24 @@ func (c *client) exec(ctx context.Context) {
 	}
 	script := fmt.Sprintf("seq 1 %d; sleep %.3f; seq %d %d; seq 1 %d >&2; exit %d",
 		first, min(pause, 2*time.Second).Seconds(), first+1, first+second, want.Stderr, want.ExitCode)
-	c.world.record.AskExec(c.box.id, id, want)
+	c.world.record.AskExec(box.id, id, want)
 	err := c.ask(ctx, "exec "+id, func(ctx context.Context) error {
 		_, err := c.world.client.CreateExec(ctx, &agboxv1.CreateExecRequest{
-			SandboxId: c.box.id, ExecId: id, Command: []string{"sh", "-c", script},
+			SandboxId: box.id, ExecId: id, Command: []string{"sh", "-c", script},
 		})
 		return err
 	})
 	if err == nil {
-		c.world.record.AcceptedExec(c.box.id, id)
+		c.world.record.AcceptedExec(box.id, id)
 	}
-	wait := c.random.Float64() < 0.5
-	if err == nil && wait {
-		begun := false
-		c.box.await(ctx, func(v view) bool {
-			begun = begun || v.running[id]
-			return begun && !v.running[id] || v.state != agboxv1.SandboxState_SANDBOX_STATE_READY
+	if wait := c.random.Float64() < 0.5; wait && err == nil {
+		box.await(ctx, func(v view) bool {
+			return v.ended[id] || v.state != agboxv1.SandboxState_SANDBOX_STATE_READY
 		})
 	}
 }
 
-func (c *client) cancel(ctx context.Context, v view) {
+func (c *client) cancel(ctx context.Context, box *follower, v view) {
 	var running []string
 	for id := range v.running {
 		running = append(running, id)
@@ -201,7 +203,7 @@ func (c *client) cancel(ctx context.Context, v view) {
 	}
 	slices.Sort(running)
 	id := running[c.random.IntN(len(running))]
-	c.world.record.AskCancel(c.box.id, id)
+	c.world.record.AskCancel(box.id, id)
 	c.ask(ctx, "cancel "+id, func(ctx context.Context) error {
 		_, err := c.world.client.CancelExec(ctx, &agboxv1.CancelExecRequest{ExecId: id})
 		return err
@@ -209,19 +211,19 @@ func (c *client) cancel(ctx context.Context, v view) {
 }
 
 // look subscribes anew, from somewhere in the past, and reads what there was.
-func (c *client) look(ctx context.Context, v view) {
+func (c *client) look(ctx context.Context, box *follower, v view) {
 	if v.last == 0 {
 		return
 	}
 	from := c.random.Uint64N(v.last)
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	stream, err := c.world.client.SubscribeSandboxEvents(ctx, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: c.box.id, FromSequence: from})
+	stream, err := c.world.client.SubscribeSandboxEvents(ctx, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: box.id, FromSequence: from})
 	if err != nil {
 		return
 	}
 	defer stream.Close()
-	told := c.world.record.Stream(c.box.id, from)
+	told := c.world.record.Stream(box.id, from)
 	for {
 		event, err := stream.Recv()
 		if err != nil {

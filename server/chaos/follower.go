@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"sync"
 	"time"
 
@@ -30,12 +31,13 @@ type view struct {
 	state   agboxv1.SandboxState
 	busy    bool // an operation is under way
 	running map[string]bool
+	ended   map[string]bool
 }
 
 // follow begins to follow a sandbox whose creation was accepted, until it is DELETED or ctx ends.
 func (w *world) follow(ctx context.Context, id string) *follower {
 	f := &follower{world: w, id: id, done: make(chan struct{}), changed: make(chan struct{})}
-	f.view.running = map[string]bool{}
+	f.view.running, f.view.ended = map[string]bool{}, map[string]bool{}
 	w.work.Go(func() {
 		defer close(f.done)
 		for ctx.Err() == nil && f.current().state != agboxv1.SandboxState_SANDBOX_STATE_DELETED {
@@ -79,6 +81,7 @@ func (f *follower) apply(event *agboxv1.SandboxEvent) {
 		f.view.running[event.GetExec().GetExecId()] = true
 	case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
 		delete(f.view.running, event.GetExec().GetExecId())
+		f.view.ended[event.GetExec().GetExecId()] = true
 	case agboxv1.EventType_SANDBOX_ACCEPTED, agboxv1.EventType_SANDBOX_STOP_REQUESTED, agboxv1.EventType_SANDBOX_DELETE_REQUESTED:
 		f.view.busy = true
 	case agboxv1.EventType_SANDBOX_READY, agboxv1.EventType_SANDBOX_STOPPED, agboxv1.EventType_SANDBOX_FAILED, agboxv1.EventType_SANDBOX_DELETED:
@@ -92,10 +95,7 @@ func (f *follower) current() view {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.view
-	v.running = map[string]bool{}
-	for id := range f.view.running {
-		v.running[id] = true
-	}
+	v.running, v.ended = maps.Clone(v.running), maps.Clone(v.ended)
 	return v
 }
 

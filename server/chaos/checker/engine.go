@@ -2,6 +2,7 @@ package checker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,13 +23,13 @@ const (
 
 // judgeEngine compares what the engine has with the states of the sandboxes, which are at rest.
 func (c *Checker) judgeEngine(ctx context.Context, known map[string]agboxv1.SandboxState) error {
-	instance, err := os.ReadFile(filepath.Join(c.DataDir, "instance"))
+	instance, err := c.instance()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return err
 	}
 	ours := func(labels map[string]string) bool {
 		_, there := known[labels[labelSandbox]]
-		return there || labels[labelInstance] == strings.TrimSpace(string(instance))
+		return there || labels[labelInstance] == instance
 	}
 	networks, err := c.judgeNetworks(ctx, known, ours)
 	if err != nil {
@@ -103,4 +104,38 @@ func (c *Checker) judgeProcesses(ctx context.Context, containerID, name string) 
 	if len(top.Processes) > 1 {
 		c.report.add(LeakedProcess, name, "beside its init: %v", top.Processes[1:])
 	}
+}
+
+// instance is the owner's id that every object of the daemon's carries.
+func (c *Checker) instance() (string, error) {
+	text, err := os.ReadFile(filepath.Join(c.DataDir, "instance"))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// Sweep removes what the daemon has on the engine, so that a broken promise is not the next run's trouble. The
+// daemon must not run.
+func (c *Checker) Sweep(ctx context.Context) error {
+	instance, err := c.instance()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it never started
+	} else if err != nil {
+		return err
+	}
+	ours := filters.NewArgs(filters.Arg("label", labelInstance+"="+instance))
+	containers, err := c.Engine.ContainerList(ctx, container.ListOptions{All: true, Filters: ours})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, found := range containers {
+		errs = append(errs, c.Engine.ContainerRemove(ctx, found.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}))
+	}
+	networks, err := c.Engine.NetworkList(ctx, network.ListOptions{Filters: ours})
+	for _, found := range networks {
+		errs = append(errs, c.Engine.NetworkRemove(ctx, found.ID))
+	}
+	return errors.Join(append(errs, err)...)
 }

@@ -20,7 +20,7 @@ type Rule struct {
 	// Nth is the one call of those that match, counted from 1, that suffers; 0 is all.
 	Nth int
 	// Chance is the part of them that suffers; 0 is all. Whether the kth call that matches does is decided by the
-	// proxy's seed, the rule's place and k alone.
+	// proxy's seed, the number of calls to Use, the rule's place and k alone.
 	Chance float64
 	Fault  Fault
 }
@@ -117,6 +117,7 @@ func (r Rule) matches(call Call, phase Phase) bool {
 type rules struct {
 	mu      sync.Mutex
 	seed    uint64
+	used    int
 	list    []Rule
 	matched []int
 	done    map[string]int
@@ -142,7 +143,7 @@ func (r *rules) choose(call Call, phase Phase) (Fault, bool) {
 
 func (r *rules) draw(rule, k int, chance float64) bool {
 	sum := fnv.New64a()
-	fmt.Fprintf(sum, "%d/%d/%d", r.seed, rule, k)
+	fmt.Fprintf(sum, "%d/%d/%d/%d", r.seed, r.used, rule, k)
 	mixed := sum.Sum64() * 0x9e3779b97f4a7c15 // FNV leaves its last bytes in the low bits
 	return float64(mixed>>11)/(1<<53) < chance
 }
@@ -157,6 +158,7 @@ func (p *Proxy) Use(list ...Rule) error {
 	}
 	p.rules.mu.Lock()
 	defer p.rules.mu.Unlock()
+	p.rules.used++
 	p.rules.list, p.rules.matched = list, make([]int, len(list))
 	return nil
 }

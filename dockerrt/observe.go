@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
@@ -68,4 +69,40 @@ func (l layout) histories() ([]string, error) {
 		}
 	}
 	return ids, nil
+}
+
+// Observe implements actors.Runtime.
+func (d *Docker) Observe(ctx context.Context, sandboxID string) (actors.Primary, error) {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	name := primaryName(sandboxID)
+	found, err := d.api.ContainerInspect(ctx, name)
+	if isNotFound(err) || err == nil && !d.owns(found.Config.Labels, sandboxID) {
+		return actors.Primary{Cause: "the primary container " + name + " is missing: somebody removed it"}, nil
+	} else if err != nil {
+		return actors.Primary{}, reached(fmt.Errorf("dockerrt: cannot inspect %s: %w", name, err))
+	}
+	if !found.State.Running {
+		return actors.Primary{Cause: cause(found.State)}, nil
+	}
+	link, err := d.link(sandboxID)
+	if err != nil {
+		return actors.Primary{}, err
+	}
+	link.started()
+	return actors.Primary{Running: true}, nil
+}
+
+func cause(state *container.State) string {
+	text := fmt.Sprintf("the primary container ended with exit code %d", state.ExitCode)
+	if state.ExitCode > 128 {
+		text += fmt.Sprintf(" (signal %d, %s)", state.ExitCode-128, syscall.Signal(state.ExitCode-128))
+	}
+	if state.OOMKilled {
+		text += ", out of memory"
+	}
+	if state.Error != "" {
+		text += ": " + state.Error
+	}
+	return text
 }

@@ -1,0 +1,156 @@
+// Package chaos proves that nothing is lost: clients that ask for valid things at random, a daemon that is killed
+// meanwhile, an engine that fails, and a checker that compares what clients were told with what there is. Package
+// proxy makes the engine fail, package checker looks.
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	dockerclient "github.com/docker/docker/client"
+
+	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/server/chaos/checker"
+	"github.com/agbox-dev/agbox/server/chaos/proxy"
+)
+
+// Config is what a run of chaos is.
+type Config struct {
+	// Agboxd is the binary to run, Dir an empty directory with a short path that everything is kept in.
+	Agboxd, Dir string
+	// Seed decides what the clients ask for, when the daemon is killed, and which calls of the engine fail. How
+	// these fall together is the scheduler's.
+	Seed uint64
+	// Rounds is how often the daemon is killed, at least: a round may kill it again while it recovers.
+	Rounds int
+	// Sandboxes is how many clients there are, each with one sandbox at a time.
+	Sandboxes int
+	// Window is how long a round goes on at most until the daemon is killed.
+	Window time.Duration
+	// Faults has calls of the engine fail.
+	Faults bool
+	// Primaries is the part of rounds in which a primary container is killed, too.
+	Primaries float64
+	// EngineRoot is a directory for a private engine that is killed, too, in the part of rounds that Engines
+	// says; "" uses the engine of the environment, and spares it.
+	EngineRoot string
+	Engines    float64
+	// Progress is told of each round.
+	Progress io.Writer
+}
+
+// Result is what a run has shown.
+type Result struct {
+	*checker.Report
+	Kills, PrimaryKills, EngineKills int
+	Faults                           map[string]int
+}
+
+// world is everything that takes part.
+type world struct {
+	config  Config
+	prefix  string
+	image   string
+	random  *rand.Rand
+	own     *engine // nil: the engine is not ours to kill
+	engine  *dockerclient.Client
+	proxy   *proxy.Proxy // nil without faults
+	daemon  *Daemon
+	client  *raw.Client
+	record  *checker.Record
+	checker *checker.Checker
+	clients []*client
+	work    sync.WaitGroup
+	result  Result
+}
+
+// Run goes through the rounds, deletes everything, and ends the daemon. What it found is in the result; an error
+// means that it could not go on, and then the result tells of what was found until then. A daemon that breaks its
+// word is ErrViolations.
+func Run(ctx context.Context, config Config) (result Result, err error) {
+	w, err := newWorld(ctx, config)
+	if err != nil {
+		return Result{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		w.work.Wait()
+		err = errors.Join(err, w.close())
+	}()
+	err = w.rounds(ctx)
+	w.result.Report = w.checker.Report()
+	if w.proxy != nil {
+		w.result.Faults = w.proxy.Faults()
+	}
+	if err == nil && len(w.result.Violations()) > 0 {
+		err = ErrViolations
+	}
+	return w.result, err
+}
+
+func newWorld(ctx context.Context, config Config) (_ *world, err error) {
+	w := &world{config: config, prefix: fmt.Sprintf("chaos%d-%d", config.Seed, os.Getpid()), record: checker.NewRecord()}
+	w.random = rand.New(rand.NewPCG(config.Seed, 0))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	if err := w.openEngine(ctx); err != nil {
+		return nil, err
+	}
+	if w.image, err = dockertest.EnsureImage(ctx, w.engine, dockertest.Busybox); err != nil {
+		return nil, err
+	}
+	host := w.engine.DaemonHost()
+	if config.Faults {
+		if w.proxy, err = proxy.New(socketOf(host), filepath.Join(config.Dir, "proxy"), config.Seed); err != nil {
+			return nil, err
+		}
+		host = w.proxy.Host()
+	}
+	if w.daemon, err = NewDaemon(config.Agboxd, config.Dir, host); err != nil {
+		return nil, err
+	}
+	if w.client, err = raw.Dial(raw.WithSocket(w.daemon.Socket())); err != nil {
+		return nil, err
+	}
+	w.checker = checker.New(w.record, w.client, w.engine, w.daemon.Data())
+	w.checker.Faults = config.Faults || config.Engines > 0
+	for n := range config.Sandboxes {
+		w.clients = append(w.clients, newClient(w, n, config.Seed))
+	}
+	return w, nil
+}
+
+func (w *world) close() error {
+	var errs []error
+	if w.daemon != nil {
+		w.daemon.Kill()
+	}
+	if w.checker != nil {
+		errs = append(errs, w.checker.Sweep(context.Background()))
+	}
+	if w.client != nil {
+		errs = append(errs, w.client.Close())
+	}
+	if w.proxy != nil {
+		errs = append(errs, w.proxy.Close())
+	}
+	if w.engine != nil {
+		errs = append(errs, w.engine.Close())
+	}
+	if w.own != nil {
+		errs = append(errs, w.own.end())
+	}
+	return errors.Join(errs...)
+}
