@@ -2,9 +2,7 @@ package actors
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -59,7 +57,7 @@ func (x *exec) start(sandbox *actor.PID) {
 func (x *exec) run(ctx context.Context) (result lifecycle.ExecResult, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			err = fmt.Errorf("actors: panic in exec: %v\n%s", reason, debug.Stack())
+			err = x.system.panicked("exec", x.request.ExecId, reason)
 		}
 	}()
 	return x.system.runtime.Exec(ctx, x.request)

@@ -63,7 +63,7 @@ func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *ope
 func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *operationEnded) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			ended.err = fmt.Errorf("actors: panic in %s: %v\n%s", ended.kind, reason, debug.Stack())
+			ended.err = s.panicked(ended.kind.String(), e.id, reason)
 		}
 		s.actors.Root.Send(pid, ended)
 	}()
@@ -75,6 +75,13 @@ func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *o
 		return err
 	})
 	ended.results = s.recordedResults(e)
+}
+
+// panicked audits a panic outside of an actor and returns what those concerned are told.
+func (s *System) panicked(what, id string, reason any) error {
+	s.log.Error("audit: panic", slog.String("in", what), slog.String("id", id), slog.Any("reason", reason),
+		slog.String("stack", string(debug.Stack())))
+	return fmt.Errorf("agboxd crashed in %s: %v: its log has the stack", what, reason)
 }
 
 const (

@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -47,31 +50,59 @@ const (
 // retryHint is when a client may try again after an error that passes by itself.
 const retryHint = time.Second
 
-// kinds maps what the layers below refuse to what clients see. The first that matches counts.
-var kinds = []struct {
+type errorKind struct {
 	is     error
 	code   codes.Code
 	reason string
-}{
-	{actors.ErrSandboxIDTaken, codes.AlreadyExists, reasonSandboxIDTaken},
-	{actors.ErrExecIDTaken, codes.AlreadyExists, reasonExecIDTaken},
-	{actors.ErrConflict, codes.AlreadyExists, reasonConflict},
-	{actors.ErrNotFound, codes.NotFound, reasonSandboxNotFound},
-	{actors.ErrExecNotFound, codes.NotFound, reasonExecNotFound},
-	{actors.ErrExecTerminal, codes.FailedPrecondition, reasonExecTerminal},
-	{lifecycle.ErrNotFound, codes.NotFound, reasonSandboxNotFound},
-	{lifecycle.ErrNotReady, codes.FailedPrecondition, reasonNotReady},
-	{lifecycle.ErrInvalidState, codes.FailedPrecondition, reasonInvalidState},
-	{lifecycle.ErrExecNotRunning, codes.FailedPrecondition, reasonExecNotRunning},
-	{actors.ErrShuttingDown, codes.Unavailable, reasonShuttingDown},
-	{persist.ErrClosed, codes.Unavailable, reasonShuttingDown},
-	{persist.ErrNoSpace, codes.ResourceExhausted, reasonDiskFull},
-	{persist.ErrNoSandbox, codes.NotFound, reasonSandboxNotFound},
-	{persist.ErrNoExec, codes.NotFound, reasonExecNotFound},
-	{actors.ErrUnreachable, codes.Unavailable, reasonDocker},
-	{context.Canceled, codes.Canceled, reasonCancelled},
-	{context.DeadlineExceeded, codes.DeadlineExceeded, reasonDeadline},
-	{actors.ErrOutcomeUnknown, codes.Unknown, reasonOutcomeUnknown},
+	text   string
+}
+
+func (k errorKind) message(err error, ids map[string]string) string {
+	id := cmp.Or(ids["exec_id"], ids["sandbox_id"])
+	if strings.Contains(k.reason, "SANDBOX") {
+		id = ids["sandbox_id"]
+	}
+	switch {
+	case k.text == "":
+		return err.Error()
+	case strings.Contains(k.text, "%s"):
+		return fmt.Sprintf(k.text, id)
+	}
+	return k.text
+}
+
+// kinds maps what the layers below refuse to what clients see. The first that matches counts. text is for a person,
+// with the id concerned in place of %s; "" keeps the error's own words, which then are meant for people.
+var kinds = []errorKind{
+	{actors.ErrSandboxIDTaken, codes.AlreadyExists, reasonSandboxIDTaken,
+		"sandbox id %s was used before: choose another, ids are never used twice"},
+	{actors.ErrExecIDTaken, codes.AlreadyExists, reasonExecIDTaken,
+		"exec id %s was used before: choose another, ids are never used twice"},
+	{actors.ErrConflict, codes.AlreadyExists, reasonConflict, ""},
+	{actors.ErrNotFound, codes.NotFound, reasonSandboxNotFound,
+		"there is no sandbox %s: it was never created, or its history was removed"},
+	{actors.ErrExecNotFound, codes.NotFound, reasonExecNotFound,
+		"there is no exec %s: it was never started, or its history was removed"},
+	{actors.ErrExecTerminal, codes.FailedPrecondition, reasonExecTerminal,
+		"exec %s has ended: there is nothing to cancel"},
+	{lifecycle.ErrNotFound, codes.NotFound, reasonSandboxNotFound, ""},
+	{lifecycle.ErrNotReady, codes.FailedPrecondition, reasonNotReady, ""},
+	{lifecycle.ErrInvalidState, codes.FailedPrecondition, reasonInvalidState, ""},
+	{lifecycle.ErrExecNotRunning, codes.FailedPrecondition, reasonExecNotRunning, ""},
+	{actors.ErrShuttingDown, codes.Unavailable, reasonShuttingDown,
+		"agboxd is shutting down: try again when it is back"},
+	{persist.ErrClosed, codes.Unavailable, reasonShuttingDown,
+		"agboxd is shutting down: try again when it is back"},
+	{persist.ErrNoSpace, codes.ResourceExhausted, reasonDiskFull, ""},
+	{persist.ErrNoSandbox, codes.NotFound, reasonSandboxNotFound,
+		"there is no sandbox %s: it was never created, or its history was removed"},
+	{persist.ErrNoExec, codes.NotFound, reasonExecNotFound,
+		"there is no exec %s: it was never started, or its history was removed"},
+	{actors.ErrUnreachable, codes.Unavailable, reasonDocker, ""},
+	{context.Canceled, codes.Canceled, reasonCancelled, ""},
+	{context.DeadlineExceeded, codes.DeadlineExceeded, reasonDeadline, ""},
+	{actors.ErrOutcomeUnknown, codes.Unknown, reasonOutcomeUnknown,
+		"whether the request on %s was carried out is unknown: read its state before trying again"},
 }
 
 // fail turns an error into a status with ErrorInfo. ids become metadata; they alternate keys and values.
@@ -89,7 +120,7 @@ func (s *Server) fail(err error, ids ...string) error {
 	}
 	for _, kind := range kinds {
 		if errors.Is(err, kind.is) {
-			return newStatus(kind.code, kind.reason, err.Error(), metadata)
+			return newStatus(kind.code, kind.reason, kind.message(err, metadata), metadata)
 		}
 	}
 	s.log.Error("request failed", slog.Any("error", err))

@@ -50,7 +50,7 @@ func (c *client) step(ctx context.Context) {
 		c.create(ctx)
 		return
 	}
-	idle := func(v view) bool { return !v.busy }
+	idle := func(v view) bool { return v.last > 0 && !v.busy }
 	if c.random.Float64() < 0.9 && !box.await(ctx, idle) { // else: in the middle of what is under way
 		c.giveUp(ctx)
 		return

@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// Daemon is a real agboxd on directories of its own, one process after the other. Start, Kill and Stop belong to
-// one goroutine.
+// Daemon is a real agboxd on directories of its own, one process after the other. Its methods may be called from any
+// goroutine, but those that start a process from one only.
 type Daemon struct {
 	// Binary is the agboxd to run, Dir the directory below which everything of it lies; its path must be short,
 	// for the sockets in it. Host is the engine's address, "" the environment's.
 	Binary, Dir, Host string
 
+	mu      sync.Mutex
 	process *process
-
-	mu sync.Mutex
-	up chan struct{} // closed while the daemon serves
+	up      chan struct{} // closed while the daemon serves
 }
 
 // process is one life of the daemon.
@@ -72,7 +71,9 @@ func (d *Daemon) Launch(env ...string) error {
 		return errors.Join(fmt.Errorf("cannot start %s: %w: run make build", d.Binary, err), log.Close())
 	}
 	p := &process{command: command, ended: make(chan struct{})}
+	d.mu.Lock()
 	d.process = p
+	d.mu.Unlock()
 	go func() {
 		p.err = command.Wait()
 		log.Close()
@@ -120,6 +121,13 @@ func (d *Daemon) down() {
 	}
 }
 
+// current returns the newest process, nil before the first.
+func (d *Daemon) current() *process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.process
+}
+
 // Up is closed while the daemon serves, as far as is known.
 func (d *Daemon) Up() <-chan struct{} {
 	d.mu.Lock()
@@ -137,43 +145,46 @@ func (d *Daemon) Start(ctx context.Context, env ...string) error {
 
 // Ready waits until the launched daemon is ready. It fails with ErrEnded when it ends first.
 func (d *Daemon) Ready(ctx context.Context) error {
+	p := d.current()
 	select {
 	case <-d.Up():
 		return nil
-	case <-d.process.ended:
-		return fmt.Errorf("%w: %v: its log is %s", ErrEnded, d.process.err, d.Log())
+	case <-p.ended:
+		return fmt.Errorf("%w: %v: its log is %s", ErrEnded, p.err, d.Log())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
 // Ended is closed when the process has ended.
-func (d *Daemon) Ended() <-chan struct{} { return d.process.ended }
+func (d *Daemon) Ended() <-chan struct{} { return d.current().ended }
 
 // Kill ends the process as kill -9 does and returns when it has ended. Nothing happens when it has already.
 func (d *Daemon) Kill() {
-	if d.process == nil {
+	p := d.current()
+	if p == nil {
 		return
 	}
 	d.down()
-	_ = d.process.command.Process.Kill()
-	<-d.process.ended
+	_ = p.command.Process.Kill()
+	<-p.ended
 	d.down()
 }
 
 // Stop ends the process with SIGTERM. It fails when it does not end before ctx does, and is killed then, or ends
 // with another status than 0.
 func (d *Daemon) Stop(ctx context.Context) error {
-	if d.process == nil {
+	p := d.current()
+	if p == nil {
 		return nil
 	}
 	d.down()
-	if err := d.process.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	select {
-	case <-d.process.ended:
-		return d.process.err
+	case <-p.ended:
+		return p.err
 	case <-ctx.Done():
 		d.Kill()
 		return fmt.Errorf("%w: agboxd, after SIGTERM", ErrNotKilled)

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"fmt"
 	"regexp"
 	"sync"
 )
@@ -111,19 +110,4 @@ func (p *Proxy) Cut(match *regexp.Regexp) int {
 		}
 	}
 	return count
-}
-
-// key names a call whatever its arrival number: its method, its path, and which of those it is.
-func key(call Call, nth int) string { return fmt.Sprintf("%s #%d", call, nth) }
-
-// Keys names calls in a way that holds for another run of the same work, where calls that overlap may arrive in
-// another order: "METHOD /path #k" is the kth of its kind, from 1.
-func Keys(calls []Call) []string {
-	count := map[string]int{}
-	keys := make([]string, len(calls))
-	for i, call := range calls {
-		count[call.String()]++
-		keys[i] = key(call, count[call.String()])
-	}
-	return keys
 }
