@@ -38,6 +38,22 @@ func (p *ShutdownPolicy) UnmarshalText(text []byte) error {
 // at the next start, which the log has announced.
 const policyTime = 30 * time.Second
 
+// drain waits for the goroutines, but not for a call to an engine that hangs.
+func (s *System) drain() {
+	drained := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(drained)
+	}()
+	limit := time.NewTimer(shutdownGrace)
+	defer limit.Stop()
+	select {
+	case <-drained:
+	case <-limit.C:
+		s.log.Warn("a call to the engine does not end and is given up")
+	}
+}
+
 // shutdownGrace is how long Shutdown lets operations on the runtime end by themselves.
 const shutdownGrace = 5 * time.Second
 
@@ -56,7 +72,7 @@ func (s *System) Shutdown(ctx context.Context) {
 				s.log.Warn("actor did not end in time", slog.String("actor", name), slog.Any("error", err))
 			}
 		}
-		s.work.Wait()
+		s.drain()
 		close(s.ended)
 		s.actors.Shutdown()
 	})

@@ -16,6 +16,9 @@ import (
 
 // start starts the primary container and returns once commands can run in it.
 func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	name := primaryName(sandboxID)
 	starting, cancel := d.write(ctx)
 	defer cancel()

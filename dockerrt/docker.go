@@ -58,6 +58,8 @@ type Docker struct {
 	links   links
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
+	closed  context.Context
+	close   context.CancelFunc
 }
 
 var _ actors.Runtime = (*Docker)(nil)
@@ -77,6 +79,7 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 		config: config, api: api, log: log, layout: layout{filepath.Clean(config.DataDir)},
 		creates: make(chan struct{}, max(config.CreateConcurrency, 1)),
 	}
+	d.closed, d.close = context.WithCancel(context.Background())
 	d.images.pulls = map[string]*pull{}
 	d.links.open = map[string]*sandboxLink{}
 	if err := d.connect(ctx); err != nil {
@@ -100,6 +103,7 @@ func (d *Docker) connect(ctx context.Context) error {
 
 // Close lets go of every sandbox's link and of the engine. Sandboxes go on.
 func (d *Docker) Close() error {
+	d.close()
 	d.links.closeAll()
 	return d.api.Close()
 }
@@ -108,6 +112,10 @@ func (d *Docker) read(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, readTimeout)
 }
 
+// write is for calls that change something. They are not given up when ctx ends: the engine would go on with them, and
+// what is removed next would come back to life. Only Close cuts them off.
 func (d *Docker) write(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	stop := context.AfterFunc(d.closed, cancel)
+	return ctx, func() { stop(); cancel() }
 }

@@ -23,12 +23,18 @@ type client struct {
 	random *rand.Rand
 	made   int
 	execs  int
+	// haste is the part of steps that come in the middle of what is under way: then the sandbox is deleted.
+	haste float64
 	// box is its sandbox, nil when it has none. Others may look at it.
 	box atomic.Pointer[follower]
 }
 
 func newClient(w *world, n int, seed uint64) *client {
-	return &client{world: w, n: n, random: rand.New(rand.NewPCG(seed, uint64(n)+1))}
+	c := &client{world: w, n: n, random: rand.New(rand.NewPCG(seed, uint64(n)+1)), haste: 0.1}
+	if n%4 == 3 {
+		c.haste = 0.5
+	}
+	return c
 }
 
 // live takes steps until quiet is closed.
@@ -51,7 +57,7 @@ func (c *client) step(ctx context.Context) {
 		return
 	}
 	idle := func(v view) bool { return v.last > 0 && !v.busy }
-	if c.random.Float64() < 0.9 && !box.await(ctx, idle) { // else: in the middle of what is under way
+	if c.random.Float64() >= c.haste && !box.await(ctx, idle) {
 		c.giveUp(ctx)
 		return
 	}

@@ -149,10 +149,11 @@ func (l *life) restart() {
 		l.t.Fatal(err)
 	}
 	// A new client does not wait before it connects, as the old one would.
-	err := l.client.Close()
-	if l.client, err = raw.Dial(raw.WithSocket(l.daemon.Socket())); err != nil {
+	fresh, err := raw.Dial(raw.WithSocket(l.daemon.Socket()))
+	if err := errors.Join(err, l.client.Close()); err != nil {
 		l.t.Fatal(err)
 	}
+	l.client = fresh
 	l.checker.Client = l.client
 }
 
@@ -281,6 +282,7 @@ func (l *life) end() {
 
 // TestCrashAtEveryAppend kills the daemon before and after each commit of a sandbox's life, one by one.
 func TestCrashAtEveryAppend(t *testing.T) {
+	t.Parallel()
 	engine := dockertest.Engine(t)
 	for n, crashed := 1, true; crashed; n++ {
 		when := []string{"before", "after"}[(n+1)%2]
@@ -296,6 +298,7 @@ func TestCrashAtEveryAppend(t *testing.T) {
 // TestCrashAtEveryDockerCall kills the daemon before and after each call of a sandbox's life, one by one, those of
 // the daemon's start included.
 func TestCrashAtEveryDockerCall(t *testing.T) {
+	t.Parallel()
 	engine := dockertest.Engine(t)
 	rehearsal := newLife(t, engine)
 	if rehearsal.live() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,9 +42,17 @@ func NewDaemon(binary, dir, host string) (*Daemon, error) {
 			return nil, err
 		}
 	}
-	// A range that no other test uses, and no sandbox that stops by itself.
-	text := "[runtime]\nidle_ttl = \"0s\"\nstop_grace = \"2s\"\n[network]\npool = \"10.216.0.0/16\"\n[log]\nlevel = \"debug\"\n"
+	text := fmt.Sprintf("[runtime]\nidle_ttl = \"0s\"\nstop_grace = \"2s\"\n[network]\npool = %q\n[log]\nlevel = \"debug\"\n", pool(dir))
 	return d, os.WriteFile(filepath.Join(config, "config.toml"), []byte(text), 0o600)
+}
+
+// pool is a range for 64 networks that no other daemon of these tests is likely to have at the same time: one that
+// finds its subnets taken asks the engine more often than another.
+func pool(dir string) string {
+	sum := fnv.New32a()
+	sum.Write([]byte(dir))
+	n := sum.Sum32() % (8 * 64)
+	return fmt.Sprintf("10.%d.%d.0/22", 216+n/64, n%64*4)
 }
 
 // Socket, Data, Database and Log are where the daemon's things are.

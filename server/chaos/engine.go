@@ -64,8 +64,56 @@ func (e *engine) start(ctx context.Context) error {
 // kill ends the engine as kill -9 does. Its containers go on.
 func (e *engine) kill() error { return e.signal(syscall.SIGKILL) }
 
-// end ends the engine.
-func (e *engine) end() error { return e.signal(syscall.SIGTERM) }
+// end ends the engine, and what kills of it have left: processes that no containerd knows any more, and its mount.
+func (e *engine) end() error {
+	if err := e.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	shims, err := e.shims()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, shim := range shims {
+		for _, pid := range append(childrenOf(shim), shim) {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if err := unix.Unmount(filepath.Join(e.root, "data"), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// shims are the containerd-shims that this engine has started.
+func (e *engine) shims() ([]int, error) {
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	address := []byte("\x00-address\x00" + filepath.Join(e.root, "exec", "containerd", "containerd.sock") + "\x00")
+	var shims []int
+	for _, process := range processes {
+		line, err := os.ReadFile(filepath.Join(process, "cmdline"))
+		if pid, bad := strconv.Atoi(filepath.Base(process)); err == nil && bad == nil && bytes.Contains(line, address) {
+			shims = append(shims, pid)
+		}
+	}
+	return shims, nil
+}
+
+func childrenOf(pid int) []int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	var children []int
+	for _, field := range strings.Fields(string(text)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			children = append(children, child)
+		}
+	}
+	return children
+}
 
 // endTime is how long an engine may take to end.
 const endTime = 30 * time.Second
