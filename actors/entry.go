@@ -20,6 +20,8 @@ type entry struct {
 	pid       *actor.PID
 	// recovered: the reconciler looks after the first incarnation, which need not look for itself.
 	recovered atomic.Bool
+	// appeared: an object of the sandbox was made since its removal began.
+	appeared atomic.Bool
 	// quarantine is why the sandbox was given up, nil while it is not.
 	quarantine atomic.Pointer[string]
 	// gate holds one token; whoever has it may change the sandbox in the runtime.

@@ -118,9 +118,19 @@ func (s *System) operate(ctx context.Context, e *entry, kind lifecycle.Operation
 	case lifecycle.Stopping:
 		return Primary{}, s.runtime.Stop(ctx, e.id)
 	case lifecycle.Removing:
-		return Primary{}, s.runtime.Remove(ctx, e.id)
+		return Primary{}, s.remove(ctx, e)
 	default:
 		return s.runtime.Observe(ctx, e.id)
+	}
+}
+
+// remove removes the sandbox, again if something of it was made meanwhile.
+func (s *System) remove(ctx context.Context, e *entry) error {
+	for {
+		e.appeared.Store(false)
+		if err := s.runtime.Remove(ctx, e.id); err != nil || !e.appeared.Load() {
+			return err
+		}
 	}
 }
 

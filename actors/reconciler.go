@@ -66,11 +66,32 @@ func (s *System) reconcile(ctx context.Context) {
 		return
 	}
 	for _, e := range s.registry.all() {
-		if state := e.state.Load(); state != nil && state.Phase == lifecycle.Ready && !inventory.Running[e.id] {
+		state := e.state.Load()
+		switch {
+		case state == nil || state.Phase != lifecycle.Ready:
+		case inventory.Running[e.id]:
+			s.attach(e)
+		default:
 			s.actors.Root.Send(e.pid, &primaryEnded{})
 		}
 	}
 	s.removeOrphans(ctx, inventory)
+}
+
+// attach leaves alone a sandbox that an operation is about to change.
+func (s *System) attach(e *entry) {
+	select {
+	case <-e.gate:
+		defer func() { e.gate <- struct{}{} }()
+	default:
+		return
+	}
+	if state := e.state.Load(); state.Phase != lifecycle.Ready || state.Operation != lifecycle.NoOperation {
+		return
+	}
+	if err := s.runtime.Attach(e.id); err != nil {
+		s.log.Warn("no way for commands yet", slog.String("sandbox_id", e.id), slog.Any("error", err))
+	}
 }
 
 func (s *System) removeOrphans(ctx context.Context, inventory Inventory) {

@@ -4,7 +4,11 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
 )
+
+var _ Watcher = (*router)(nil)
 
 // router is /docker: it turns what the runtime sees end into messages to the sandboxes concerned.
 type router struct {
@@ -17,18 +21,32 @@ func (r *router) Receive(c actor.Context) {
 		return
 	}
 	r.system.work.Go(func() {
-		r.system.runtime.Watch(r.system.working, r.since, r.ended, r.missed)
+		r.system.runtime.Watch(r.system.working, r.since, r)
 	})
 }
 
-func (r *router) ended(sandboxID string) {
+// Ended implements Watcher.
+func (r *router) Ended(sandboxID string) {
 	if e, found := r.system.registry.get(sandboxID); found && e.pid != nil {
 		r.system.actors.Root.Send(e.pid, &primaryEnded{})
 	}
 }
 
-// missed has everything compared: what happened in the gap will not be told again.
-func (r *router) missed() {
+// Appeared implements Watcher. An engine finishes what a daemon that died had asked for, also after the next one
+// has removed the sandbox.
+func (r *router) Appeared(sandboxID string) {
+	e, found := r.system.registry.get(sandboxID)
+	if !found {
+		return
+	}
+	e.appeared.Store(true)
+	if state := e.state.Load(); state != nil && state.Phase == lifecycle.Deleted {
+		r.system.tell(nameReconciler, &reconcile{})
+	}
+}
+
+// Missed implements Watcher.
+func (r *router) Missed() {
 	r.system.log.Warn("runtime events were missed, comparing the runtime with the log")
 	r.system.tell(nameReconciler, &reconcile{})
 }

@@ -29,15 +29,15 @@ type Runtime interface {
 	// Forget removes the exec logs and results of a removed sandbox.
 	Forget(sandboxID string) error
 
-	// Inventory lists what there is of this daemon's sandboxes, in a few calls however many there are. For every
-	// primary that runs it also opens the way for commands, as after a restart of the daemon.
+	// Inventory lists what there is of this daemon's sandboxes, in a few calls however many there are.
 	Inventory(ctx context.Context) (Inventory, error)
-	// Observe returns what became of the primary container. For one that runs it also opens the way for
-	// commands when that is not open yet, as after a restart of the daemon.
+	// Observe returns what became of the primary container.
 	Observe(ctx context.Context, sandboxID string) (Primary, error)
-	// Watch delivers the ids of sandboxes whose primary container ended, from since on, until ctx ends. It
-	// reconnects by itself; after a gap, once events flow again, it calls missed.
-	Watch(ctx context.Context, since time.Time, ended func(sandboxID string), missed func())
+	// Attach opens the way for commands to a primary that runs, as after a restart of the daemon. Commands do
+	// so by themselves; this spares the first one the wait.
+	Attach(sandboxID string) error
+	// Watch tells what happens, from since on, until ctx ends. It reconnects by itself.
+	Watch(ctx context.Context, since time.Time, watcher Watcher)
 
 	// Exec starts the command, or finds the one with this id that was started before, and returns how it
 	// ended. When ctx ends first the command goes on, and Exec may be called again.
@@ -57,6 +57,16 @@ type Primary struct {
 	Running bool
 	// Cause tells a person why it is not running: exit code, signal, out of memory, or that it is missing.
 	Cause string
+}
+
+// Watcher hears what happens in the runtime. Its methods do not block.
+type Watcher interface {
+	// Ended: the sandbox's primary container ended.
+	Ended(sandboxID string)
+	// Appeared: an object of the sandbox was made. The sandbox may belong to another daemon.
+	Appeared(sandboxID string)
+	// Missed: there was a gap, and whatever happened in it will not be told.
+	Missed()
 }
 
 // Inventory is what the runtime holds of this daemon's sandboxes.

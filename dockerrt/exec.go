@@ -37,7 +37,7 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	if recorded, found := d.record(sandboxID, execID); found {
 		return recorded, nil
 	}
-	link, err := d.link(sandboxID)
+	link, err := d.running(sandboxID)
 	if err != nil {
 		return initproto.Result{}, notStarted(err)
 	}
@@ -134,7 +134,7 @@ func (d *Docker) ExecRecorded(sandboxID, execID string) {
 
 // CancelExec implements actors.Runtime.
 func (d *Docker) CancelExec(ctx context.Context, sandboxID, execID string) error {
-	link, err := d.link(sandboxID)
+	link, err := d.running(sandboxID)
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,15 @@ func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
 	return l, nil
 }
 
+// running returns the link of a sandbox whose primary was started.
+func (d *Docker) running(sandboxID string) (*sandboxLink, error) {
+	l, err := d.link(sandboxID)
+	if err == nil {
+		l.started()
+	}
+	return l, err
+}
+
 // verify lets only the container's first process in, whoever else inside finds the socket. Docker tells its pid
 // once the container was started, and it stays the same for as long as the link does.
 func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, pid int) error {

@@ -26,8 +26,10 @@ const (
 	componentNetwork = "network"
 )
 
+const networkPrefix = "agbox-net-"
+
 // Sandbox ids are valid in Docker names as they are, so no two ids share a name.
-func networkName(sandboxID string) string { return "agbox-net-" + sandboxID }
+func networkName(sandboxID string) string { return networkPrefix + sandboxID }
 func primaryName(sandboxID string) string { return "agbox-primary-" + sandboxID }
 
 func (d *Docker) labels(sandboxID, component string, user map[string]string) map[string]string {

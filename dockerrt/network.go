@@ -9,46 +9,49 @@ import (
 	"github.com/docker/docker/api/types/network"
 )
 
-// createNetwork makes the sandbox's network on a subnet of its own. One that an interrupted create left behind
-// is made anew.
-func (d *Docker) createNetwork(ctx context.Context, sandboxID string, user map[string]string) error {
+// createNetwork makes the sandbox's network on a subnet of its own and returns its id. One that an interrupted
+// create left behind is made anew.
+func (d *Docker) createNetwork(ctx context.Context, sandboxID string, user map[string]string) (string, error) {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	for {
 		subnet, err := d.subnets.take()
 		if err != nil {
-			return err
+			return "", err
 		}
-		_, err = d.api.NetworkCreate(ctx, networkName(sandboxID), network.CreateOptions{
+		created, err := d.api.NetworkCreate(ctx, networkName(sandboxID), network.CreateOptions{
 			Driver: "bridge",
 			Labels: d.labels(sandboxID, componentNetwork, user),
 			IPAM:   &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet.String()}}},
 		})
 		switch {
 		case err == nil:
-			return nil
+			return created.ID, nil
 		case strings.Contains(err.Error(), "overlap"):
 			continue // somebody else's since we looked: it stays taken, and another one is tried
 		case isConflict(err):
 			d.subnets.release(subnet)
-			if err := d.removeNetwork(ctx, sandboxID); err != nil {
-				return err
+			if err := d.removeNetworks(ctx, sandboxID, ""); err != nil {
+				return "", err
 			}
 		default:
 			d.subnets.release(subnet)
-			return fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
+			return "", fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
 		}
 	}
 }
 
-// removeNetwork removes every network of the sandbox, whoever is still connected to it.
-func (d *Docker) removeNetwork(ctx context.Context, sandboxID string) error {
+// removeNetworks removes every network of the sandbox but the one with the id keep, whoever is still connected.
+func (d *Docker) removeNetworks(ctx context.Context, sandboxID, keep string) error {
 	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
 	if err != nil {
 		return fmt.Errorf("cannot list networks: %w", err)
 	}
 	var errs []error
 	for _, n := range networks {
+		if n.ID == keep {
+			continue
+		}
 		err := d.api.NetworkRemove(ctx, n.ID)
 		if err != nil && !isNotFound(err) {
 			err = d.evict(ctx, n.ID, n.Name)

@@ -34,11 +34,6 @@ func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 			continue
 		}
 		found.Running[id] = true
-		link, err := d.link(id)
-		if err != nil {
-			return found, err
-		}
-		link.started()
 	}
 	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine("")})
 	if err != nil {
@@ -85,12 +80,13 @@ func (d *Docker) Observe(ctx context.Context, sandboxID string) (actors.Primary,
 	if !found.State.Running {
 		return actors.Primary{Cause: cause(found.State)}, nil
 	}
-	link, err := d.link(sandboxID)
-	if err != nil {
-		return actors.Primary{}, err
-	}
-	link.started()
 	return actors.Primary{Running: true}, nil
+}
+
+// Attach implements actors.Runtime.
+func (d *Docker) Attach(sandboxID string) error {
+	_, err := d.running(sandboxID)
+	return err
 }
 
 func cause(state *container.State) string {

@@ -78,12 +78,25 @@ func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv
 		return err
 	}
 	networked := make(chan error, 1)
-	go func() { networked <- d.createNetwork(ctx, sandboxID, spec.Labels) }()
+	var network string
+	go func() {
+		var err error
+		network, err = d.createNetwork(ctx, sandboxID, spec.Labels)
+		networked <- err
+	}()
 	err = d.createPrimary(ctx, sandboxID, spec, image)
 	if err := errors.Join(<-networked, err); err != nil {
 		return err
 	}
-	return d.start(ctx, sandboxID, link)
+	err = d.start(ctx, sandboxID, link)
+	if err != nil && strings.Contains(err.Error(), "ambiguous") {
+		// The engine has finished, beside ours, what a daemon that died had asked for.
+		if err := d.removeNetworks(ctx, sandboxID, network); err != nil {
+			return err
+		}
+		err = d.start(ctx, sandboxID, link)
+	}
+	return err
 }
 
 // Resume implements actors.Runtime.
@@ -153,7 +166,7 @@ const stopSlack = 2 * time.Second
 
 // stopByInit reports whether the container ended because its init was asked to.
 func (d *Docker) stopByInit(ctx context.Context, sandboxID string) bool {
-	link, err := d.link(sandboxID)
+	link, err := d.running(sandboxID)
 	if err != nil {
 		return false
 	}
@@ -182,7 +195,7 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	if err := d.removeContainers(ctx, sandboxID); err != nil {
 		return err
 	}
-	if err := d.removeNetwork(ctx, sandboxID); err != nil {
+	if err := d.removeNetworks(ctx, sandboxID, ""); err != nil {
 		return err
 	}
 	d.unlink(sandboxID)

@@ -2,22 +2,26 @@ package dockerrt
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+
+	"github.com/agbox-dev/agbox/actors"
 )
 
 // Watch implements actors.Runtime. Docker keeps only 256 events to look back on, and may have lost its own
-// connection to us at any moment, so after each reconnect everything counts as missed.
-func (d *Docker) Watch(ctx context.Context, since time.Time, ended func(sandboxID string), missed func()) {
+// connection to us at any moment, so each reconnect counts as a gap.
+func (d *Docker) Watch(ctx context.Context, since time.Time, watcher actors.Watcher) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
-			missed()
+			watcher.Missed()
 		}
-		err := d.follow(ctx, &since, ended, wait.Reset)
+		err := d.follow(ctx, &since, watcher, wait.Reset)
 		if ctx.Err() != nil {
 			return
 		}
@@ -30,22 +34,41 @@ func (d *Docker) Watch(ctx context.Context, since time.Time, ended func(sandboxI
 	}
 }
 
-func (d *Docker) follow(ctx context.Context, since *time.Time, ended func(string), alive func()) error {
+// follow delivers events until the stream ends. Docker does not let networks be selected by label, so that everybody's
+// are read; Docker wants its events read in any case.
+func (d *Docker) follow(ctx context.Context, since *time.Time, watcher actors.Watcher, alive func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	filter := d.mine("")
-	filter.Add("type", string(events.ContainerEventType))
-	filter.Add("event", string(events.ActionDie))
-	filter.Add("label", labelComponent+"="+componentPrimary)
+	filter := filters.NewArgs(
+		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("type", string(events.NetworkEventType)),
+		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionCreate)),
+	)
 	messages, errs := d.api.Events(ctx, events.ListOptions{Since: since.Format(time.RFC3339Nano), Filters: filter})
 	for {
 		select {
 		case m := <-messages:
 			alive()
 			*since = time.Unix(0, m.TimeNano)
-			ended(m.Actor.Attributes[labelSandbox])
+			d.deliver(m, watcher)
 		case err := <-errs:
 			return err
 		}
+	}
+}
+
+func (d *Docker) deliver(m events.Message, watcher actors.Watcher) {
+	labels := m.Actor.Attributes
+	if m.Type == events.NetworkEventType {
+		if id, ours := strings.CutPrefix(labels["name"], networkPrefix); ours {
+			watcher.Appeared(id)
+		}
+		return
+	}
+	switch {
+	case labels[labelInstance] != d.config.Instance:
+	case m.Action == events.ActionCreate:
+		watcher.Appeared(labels[labelSandbox])
+	case labels[labelComponent] == componentPrimary:
+		watcher.Ended(labels[labelSandbox])
 	}
 }

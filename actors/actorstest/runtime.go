@@ -138,11 +138,13 @@ func (r *Runtime) Observe(_ context.Context, id string) (actors.Primary, error) 
 	return actors.Primary{Running: r.running[id], Cause: "exit code 137 (signal 9)"}, nil
 }
 
-func (r *Runtime) Watch(ctx context.Context, _ time.Time, ended func(string), _ func()) {
+func (r *Runtime) Attach(string) error { return nil }
+
+func (r *Runtime) Watch(ctx context.Context, _ time.Time, watcher actors.Watcher) {
 	for {
 		select {
 		case id := <-r.watch:
-			ended(id)
+			watcher.Ended(id)
 		case <-ctx.Done():
 			return
 		}

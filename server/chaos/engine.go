@@ -64,7 +64,7 @@ func (e *engine) start(ctx context.Context) error {
 // kill ends the engine as kill -9 does. Its containers go on.
 func (e *engine) kill() error { return e.signal(syscall.SIGKILL) }
 
-// end ends the engine, and what kills of it have left: processes that no containerd knows any more, and its mount.
+// end ends the engine, and what kills of it have left: processes that no containerd knows any more, and mounts.
 func (e *engine) end() error {
 	if err := e.signal(syscall.SIGTERM); err != nil {
 		return err
@@ -81,8 +81,20 @@ func (e *engine) end() error {
 			}
 		}
 	}
-	if err := unix.Unmount(filepath.Join(e.root, "data"), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
-		errs = append(errs, err)
+	return errors.Join(append(errs, e.unmount())...)
+}
+
+// unmount takes away what is mounted below the engine's directory, so that it can be removed.
+func (e *engine) unmount() error {
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for line := range strings.Lines(string(mounts)) {
+		if place := strings.Fields(line)[1]; strings.HasPrefix(place, e.root+"/") {
+			errs = append(errs, unix.Unmount(place, unix.MNT_DETACH))
+		}
 	}
 	return errors.Join(errs...)
 }

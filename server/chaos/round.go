@@ -52,7 +52,34 @@ func (w *world) round(ctx context.Context) error {
 		return err
 	}
 	living.Wait()
+	if w.own != nil && w.random.Float64() < w.config.Engines {
+		if err := w.killEngine(ctx); err != nil {
+			return err
+		}
+	}
 	return w.look(ctx)
+}
+
+// killEngine kills the engine and then the daemon while commands run, and starts both. It waits until no operation
+// is under way: a dockerd 20.10 that is killed while it makes a network cannot start any more.
+func (w *world) killEngine(ctx context.Context) error {
+	for _, c := range w.clients {
+		if box := c.box.Load(); box != nil {
+			box.await(ctx, func(v view) bool { return v.last > 0 && !v.busy })
+		}
+	}
+	w.result.EngineKills++
+	if err := w.own.kill(); err != nil {
+		return err
+	}
+	w.pause(ctx, w.config.Window)
+	if err := w.kill(); err != nil {
+		return err
+	}
+	if err := w.own.start(ctx); err != nil {
+		return err
+	}
+	return w.start(ctx)
 }
 
 // look waits for rest and has everything checked.
@@ -76,21 +103,8 @@ func (w *world) disturb(ctx context.Context) error {
 	if w.random.Float64() < w.config.Primaries {
 		w.killPrimary(ctx)
 	}
-	engine := w.own != nil && w.random.Float64() < w.config.Engines
-	if engine {
-		w.result.EngineKills++
-		if err := w.own.kill(); err != nil {
-			return err
-		}
-		w.pause(ctx, w.config.Window)
-	}
 	if err := w.kill(); err != nil {
 		return err
-	}
-	if engine {
-		if err := w.own.start(ctx); err != nil {
-			return err
-		}
 	}
 	for w.random.Float64() < 0.3 { // once more, while it recovers
 		if err := w.daemon.Launch(); err != nil {
