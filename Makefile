@@ -1,7 +1,7 @@
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
 export GOFLAGS += -buildvcs=false
 
-.PHONY: build engine demo test lint proto bench clean help
+.PHONY: build engine demo test lint proto bench chaos clean help
 
 build: ## bin/agboxd and bin/agbox
 	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags '-s -w' -o cmd/agboxd/embedded/agbox-init ./cmd/agbox-init
@@ -26,6 +26,9 @@ proto: ## generate the Go code of the wire contract
 
 bench: build engine ## measure agboxd beside plain Docker
 	go run ./cmd/agbox-bench
+
+chaos: build engine ## kill the daemon again and again and count what is lost; CHAOS='-rounds 50 -seed 7' for less
+	go run ./cmd/agbox-chaos $(CHAOS)
 
 clean: ## remove what was built
 	rm -rf bin cmd/agboxd/embedded/agbox-init

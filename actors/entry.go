@@ -60,14 +60,19 @@ func (e *entry) load(db *persist.DB) (lifecycle.State, error) {
 	return state, nil
 }
 
+// replay folds the sandbox's log from its newest checkpoint on.
 func replay(db *persist.DB, id string) (lifecycle.State, error) {
 	last, err := db.Checkpoint(id)
 	if err != nil {
 		return lifecycle.State{}, err
 	}
-	state := restore(id, last)
+	return catchUp(db, restore(id, last))
+}
+
+// catchUp folds what the log holds beyond state.
+func catchUp(db *persist.DB, state lifecycle.State) (lifecycle.State, error) {
 	for {
-		events, err := db.Events(id, state.Sequence, replayChunk)
+		events, err := db.Events(state.SandboxID, state.Sequence, replayChunk)
 		if err != nil {
 			return state, err
 		}

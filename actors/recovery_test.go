@@ -317,6 +317,7 @@ func TestClosedJournalRefusesRequests(t *testing.T) {
 		if _, err := w.system.Request(t.Context(), "box-1", lifecycle.Stop{}); !errors.Is(err, persist.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
+		w.restart()
 		if phase := w.phase("box-1"); phase != lifecycle.Ready {
 			t.Errorf("a request that could not be recorded made the sandbox %v", phase)
 		}

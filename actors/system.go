@@ -303,14 +303,18 @@ func (s *System) request(ctx context.Context, e *entry, r *request) (lifecycle.S
 	return s.ask(ctx, e, r)
 }
 
-// Sandbox returns the sandbox as it is now, or ErrNotFound.
+// Sandbox returns the sandbox as it is now, or ErrNotFound. It is never behind the log: who has seen an event gets
+// the state that follows from it, also in the moment before the actor has taken it in.
 func (s *System) Sandbox(id string) (View, error) {
 	e, err := s.entry(id)
 	if err != nil {
 		return View{}, err
 	}
 	state, err := e.load(s.db)
-	if errors.Is(err, persist.ErrNoSandbox) || err == nil && state.Phase == lifecycle.None {
+	if err == nil {
+		state, err = catchUp(s.db, state)
+	}
+	if errors.Is(err, persist.ErrNoSandbox) {
 		return View{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	return View{e.spec, state}, err

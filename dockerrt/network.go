@@ -9,8 +9,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 )
 
-// createNetwork makes the sandbox's network on a subnet of its own and returns its id. One that an interrupted
-// create left behind is made anew.
+// createNetwork makes the sandbox's network on a subnet of its own and returns its id.
 func (d *Docker) createNetwork(ctx context.Context, sandboxID string, user map[string]string) (string, error) {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
@@ -29,11 +28,6 @@ func (d *Docker) createNetwork(ctx context.Context, sandboxID string, user map[s
 			return created.ID, nil
 		case strings.Contains(err.Error(), "overlap"):
 			continue // somebody else's since we looked: it stays taken, and another one is tried
-		case isConflict(err):
-			d.subnets.release(subnet)
-			if err := d.removeNetworks(ctx, sandboxID, ""); err != nil {
-				return "", err
-			}
 		default:
 			d.subnets.release(subnet)
 			return "", fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)

@@ -31,21 +31,12 @@ const (
 	initLogSize = "1m"
 )
 
-// createPrimary creates the primary container. One that an interrupted create left behind is made anew: it may
-// lack files.
 func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image imageConfig) error {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	config, host := d.primaryConfig(sandboxID, spec, image)
 	name := primaryName(sandboxID)
-	_, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
-	if isConflict(err) {
-		if err := d.removeContainers(ctx, sandboxID); err != nil {
-			return err
-		}
-		_, err = d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
-	}
-	if err != nil {
+	if _, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name); err != nil {
 		return fmt.Errorf("cannot create container %s: %w", name, err)
 	}
 	return nil

@@ -69,34 +69,52 @@ func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 	return nil
 }
 
-// materialize makes network and container at the same time: an engine checks that the network is there only
-// when the container starts.
+// materialize makes the sandbox's parts and starts it. What an interrupted create left behind, or what an engine still
+// makes for a daemon that died, is removed first: it may lack files.
 func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image imageConfig) error {
-	d.unlink(sandboxID)
-	link, err := d.link(sandboxID)
-	if err != nil {
-		return err
-	}
-	networked := make(chan error, 1)
+	var link *sandboxLink
 	var network string
-	go func() {
+	err := passing(ctx, func() error {
 		var err error
-		network, err = d.createNetwork(ctx, sandboxID, spec.Labels)
-		networked <- err
-	}()
-	err = d.createPrimary(ctx, sandboxID, spec, image)
-	if err := errors.Join(<-networked, err); err != nil {
+		if link, network, err = d.makeParts(ctx, sandboxID, spec, image); err == nil {
+			return nil
+		}
+		if !isConflict(err) {
+			return backoff.Permanent(err)
+		}
+		return errors.Join(err, d.remove(ctx, sandboxID))
+	})
+	if err != nil {
 		return err
 	}
 	err = d.start(ctx, sandboxID, link)
 	if err != nil && strings.Contains(err.Error(), "ambiguous") {
-		// The engine has finished, beside ours, what a daemon that died had asked for.
 		if err := d.removeNetworks(ctx, sandboxID, network); err != nil {
 			return err
 		}
 		err = d.start(ctx, sandboxID, link)
 	}
 	return err
+}
+
+// makeParts makes network and container at the same time: an engine checks that the network is there only when the
+// container starts.
+func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image imageConfig) (link *sandboxLink, network string, err error) {
+	d.unlink(sandboxID)
+	if link, err = d.link(sandboxID); err != nil {
+		return nil, "", err
+	}
+	networked := make(chan error, 1)
+	go func() {
+		var err error
+		network, err = d.createNetwork(ctx, sandboxID, spec.Labels)
+		networked <- err
+	}()
+	err = d.createPrimary(ctx, sandboxID, spec, image)
+	if networkErr := <-networked; networkErr != nil && (err == nil || !isConflict(err)) {
+		err = networkErr
+	}
+	return link, network, err
 }
 
 // Resume implements actors.Runtime.
@@ -142,7 +160,7 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string) error {
 // Stop implements actors.Runtime. It asks agbox-init, which ends everything and then itself: that spares Docker's own
 // way to a process, a quarter of the time that a kill takes. Docker stops the container when that does not help.
 func (d *Docker) Stop(ctx context.Context, sandboxID string) error {
-	return reached(repeatedly(ctx, func() error { return d.stop(ctx, sandboxID) }))
+	return reached(passing(ctx, func() error { return d.stop(ctx, sandboxID) }))
 }
 
 func (d *Docker) stop(ctx context.Context, sandboxID string) error {
@@ -186,7 +204,7 @@ func (d *Docker) stopByInit(ctx context.Context, sandboxID string) bool {
 
 // Remove implements actors.Runtime.
 func (d *Docker) Remove(ctx context.Context, sandboxID string) error {
-	return reached(repeatedly(ctx, func() error { return d.remove(ctx, sandboxID) }))
+	return reached(passing(ctx, func() error { return d.remove(ctx, sandboxID) }))
 }
 
 func (d *Docker) remove(ctx context.Context, sandboxID string) error {
@@ -205,21 +223,24 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 // Forget implements actors.Runtime.
 func (d *Docker) Forget(sandboxID string) error { return d.layout.removeHistory(sandboxID) }
 
-// tries and tryDelay are for what an engine refuses in passing, as while another removal goes on.
+// What an engine refuses in passing is tried again this often, with delays that double: for 6 s in all.
 const (
-	tries    = 4
-	tryDelay = 100 * time.Millisecond
+	tries    = 8
+	tryDelay = 50 * time.Millisecond
 )
 
-// repeatedly tries a call that may be made again without harm, and returns its last error.
-func repeatedly(ctx context.Context, do func() error) error {
+// passing tries a call again that may be made twice without harm, and returns its last error. An error of ours with
+// a code, or one marked backoff.Permanent, is final.
+func passing(ctx context.Context, do func() error) error {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.Multiplier, wait.RandomizationFactor = tryDelay, 2, 0
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := do()
 		if _, final := errors.AsType[*codedError](err); final {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err
-	}, backoff.WithMaxTries(tries), backoff.WithBackOff(backoff.NewConstantBackOff(tryDelay)))
+	}, backoff.WithMaxTries(tries), backoff.WithBackOff(wait))
 	return err
 }
 
