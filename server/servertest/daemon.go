@@ -32,6 +32,7 @@ type Daemon struct {
 	t      testing.TB
 	config dockerrt.Config
 	stop   func()
+	ended  bool
 }
 
 // Start runs a daemon on directories of its own. At the end of the test it deletes every sandbox that is left,
@@ -63,6 +64,12 @@ func Start(t testing.TB) *Daemon {
 	return d
 }
 
+// Variant returns another of the tiny images.
+func (d *Daemon) Variant(v dockertest.Variant) string {
+	d.t.Helper()
+	return dockertest.TinyImage(d.t, d.Engine, v)
+}
+
 // Restart ends the daemon as a signal does and starts it again on the same directories.
 func (d *Daemon) Restart() {
 	d.t.Helper()
@@ -70,8 +77,17 @@ func (d *Daemon) Restart() {
 	d.start()
 }
 
-// Stop ends the daemon as a signal does and returns when it has ended.
+// Stop ends the daemon as a signal does and returns when it has ended. Sandboxes go on.
 func (d *Daemon) Stop() { d.stop() }
+
+// StartAgain starts a stopped daemon on the same directories.
+func (d *Daemon) StartAgain() {
+	d.t.Helper()
+	d.start()
+}
+
+// Dir is the daemon's data directory. No sandbox may mount it.
+func (d *Daemon) Dir() string { return d.config.DataDir }
 
 func (d *Daemon) start() {
 	d.t.Helper()
@@ -96,12 +112,12 @@ func (d *Daemon) start() {
 	service := server.New(server.Config{Version: "test", Host: host}, system, db, runtime, log)
 	served := make(chan error, 1)
 	go func() { served <- service.Serve(listener) }()
-	stopped := false
+	d.ended = false
 	d.stop = func() {
-		if stopped {
+		if d.ended {
 			return
 		}
-		stopped = true
+		d.ended = true
 		service.Shutdown()
 		if err := errors.Join(<-served); err != nil {
 			d.t.Error(err)
@@ -115,7 +131,10 @@ func (d *Daemon) start() {
 
 func (d *Daemon) end() {
 	defer d.Client.Close()
-	defer d.stop()
+	if d.ended {
+		d.start()
+	}
+	defer func() { d.stop() }()
 	ctx := context.Background()
 	list, err := d.ListSandboxes(ctx, &agboxv1.ListSandboxesRequest{})
 	if err != nil {
@@ -128,8 +147,9 @@ func (d *Daemon) end() {
 	for _, sandbox := range list.Sandboxes {
 		if _, err := d.DeleteSandbox(ctx, &agboxv1.DeleteSandboxRequest{SandboxId: sandbox.SandboxId}); err != nil {
 			d.t.Error(err)
-			continue
 		}
+	}
+	for _, sandbox := range list.Sandboxes {
 		d.Await(sandbox.SandboxId, agboxv1.EventType_SANDBOX_DELETED)
 		dockertest.Leftovers(d.t, d.Engine, sandbox.SandboxId)
 	}
@@ -150,8 +170,19 @@ func (d *Daemon) Create(spec *agboxv1.CreateSpec) string {
 	return id
 }
 
-// Await follows the sandbox's events from the first one until the last one of the given type, and fails the test
-// when the sandbox becomes FAILED instead.
+// Delete deletes a sandbox, returns its events once it is DELETED, and fails the test when Docker holds any of it.
+func (d *Daemon) Delete(sandboxID string) []*agboxv1.SandboxEvent {
+	d.t.Helper()
+	if _, err := d.DeleteSandbox(d.t.Context(), &agboxv1.DeleteSandboxRequest{SandboxId: sandboxID}); err != nil {
+		d.t.Fatal(err)
+	}
+	events := d.Await(sandboxID, agboxv1.EventType_SANDBOX_DELETED)
+	dockertest.Leftovers(d.t, d.Engine, sandboxID)
+	return events
+}
+
+// Await returns the sandbox's events up to the first of the given type, and fails the test when the sandbox becomes
+// FAILED instead.
 func (d *Daemon) Await(sandboxID string, kind agboxv1.EventType) []*agboxv1.SandboxEvent {
 	d.t.Helper()
 	return d.AwaitMatch(sandboxID, 0, func(e *agboxv1.SandboxEvent) bool {
@@ -188,11 +219,36 @@ func (d *Daemon) AwaitMatch(sandboxID string, from uint64, done func(*agboxv1.Sa
 // Exec runs a command to its end and returns the event that tells it, and its output.
 func (d *Daemon) Exec(sandboxID string, command ...string) (end *agboxv1.ExecEventDetails, stdout, stderr string) {
 	d.t.Helper()
-	created, err := d.CreateExec(d.t.Context(), &agboxv1.CreateExecRequest{SandboxId: sandboxID, Command: command})
+	created := d.Begin(&agboxv1.CreateExecRequest{SandboxId: sandboxID, Command: command})
+	return d.ExecEnd(sandboxID, created.ExecId), d.read(created.StdoutLogPath), d.read(created.StderrLogPath)
+}
+
+// Begin has an exec accepted.
+func (d *Daemon) Begin(request *agboxv1.CreateExecRequest) *agboxv1.CreateExecResponse {
+	d.t.Helper()
+	created, err := d.CreateExec(d.t.Context(), request)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return d.ExecEnd(sandboxID, created.ExecId), d.read(created.StdoutLogPath), d.read(created.StderrLogPath)
+	return created
+}
+
+// started names the pipe by which Script tells that it has come to its end.
+const started = "/tmp/started"
+
+// Script runs lines of shell and then has the shell replaced by "sleep 300". It returns the exec's id once all that
+// comes before the sleep has happened. One at a time, in a sandbox with busybox.
+func (d *Daemon) Script(sandboxID, lines string) (execID string) {
+	d.t.Helper()
+	if end, _, stderr := d.Exec(sandboxID, "sh", "-c", "rm -f "+started+"; mkfifo "+started); end.ExitCode != 0 {
+		d.t.Fatalf("mkfifo: %v, %s", end, stderr)
+	}
+	script := lines + "\n: >" + started + "\nexec sleep 300"
+	created := d.Begin(&agboxv1.CreateExecRequest{SandboxId: sandboxID, Command: []string{"sh", "-c", script}})
+	if end, _, stderr := d.Exec(sandboxID, "cat", started); end.ExitCode != 0 {
+		d.t.Fatalf("cat: %v, %s", end, stderr)
+	}
+	return created.ExecId
 }
 
 // ExecEnd waits for the end of an exec.
