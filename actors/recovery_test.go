@@ -286,6 +286,28 @@ func TestOrphans(t *testing.T) {
 	})
 }
 
+// TestLateObjects: what an engine makes of a sandbox after it was DELETED, by this daemon or the one before, goes.
+func TestLateObjects(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.create("box-1", spec)
+		w.request("box-1", lifecycle.Delete{})
+		removals := func() int { return strings.Count(strings.Join(w.runtime.Calls(), "|"), "remove box-1") }
+		w.runtime.Appear("box-1")
+		synctest.Wait()
+		if n := removals(); n != 2 {
+			t.Errorf("removed %d times", n)
+		}
+		w.runtime.Orphans = nil
+		w.restart()
+		before := removals()
+		w.runtime.Appear("box-1")
+		synctest.Wait()
+		if n := removals(); n != before+1 {
+			t.Errorf("after a restart removed %d times more", n-before)
+		}
+	})
+}
+
 func TestShutdownPolicies(t *testing.T) {
 	for policy, want := range map[actors.ShutdownPolicy]lifecycle.Phase{
 		"": lifecycle.Ready, actors.KeepSandboxes: lifecycle.Ready,

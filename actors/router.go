@@ -40,7 +40,7 @@ func (r *router) Appeared(sandboxID string) {
 		return
 	}
 	e.appeared.Store(true)
-	if state := e.state.Load(); state != nil && state.Phase == lifecycle.Deleted {
+	if state, err := e.load(r.system.db); err == nil && state.Phase == lifecycle.Deleted {
 		r.system.tell(nameReconciler, &reconcile{})
 	}
 }

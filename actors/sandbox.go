@@ -143,6 +143,9 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 	s.act(c)
 	if s.state.Phase == lifecycle.Deleted {
 		s.system.tell(nameJanitor, &deleted{})
+		if s.entry.appeared.Load() { // after the removal had looked for the last time
+			s.system.tell(nameReconciler, &reconcile{})
+		}
 	}
 }
 

@@ -229,8 +229,9 @@ func TestExecEndsWithoutDaemon(t *testing.T) {
 	}
 }
 
-// TestCancelOverRestart: a cancel that the daemon's end cut short is carried on by its next run.
-func TestCancelOverRestart(t *testing.T) {
+// TestCancelGoesOnWithoutDaemon: once a cancel has reached the sandbox it ends in KILL with no daemon there, and the
+// next run of the daemon tells so.
+func TestCancelGoesOnWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})

@@ -34,7 +34,7 @@ type Runtime struct {
 	cancels map[string]chan struct{}
 	busy    map[string]string
 	overlap []string
-	watch   chan string
+	watch   chan func(actors.Watcher)
 }
 
 var _ actors.Runtime = (*Runtime)(nil)
@@ -42,7 +42,7 @@ var _ actors.Runtime = (*Runtime)(nil)
 // New returns a runtime without hooks.
 func New() *Runtime {
 	return &Runtime{running: map[string]bool{}, records: map[string]lifecycle.ExecResult{},
-		cancels: map[string]chan struct{}{}, busy: map[string]string{}, watch: make(chan string)}
+		cancels: map[string]chan struct{}{}, busy: map[string]string{}, watch: make(chan func(actors.Watcher))}
 }
 
 // Calls returns what was asked for, in order.
@@ -71,7 +71,15 @@ func (r *Runtime) Die(sandboxID string) {
 	r.mu.Lock()
 	r.running[sandboxID] = false
 	r.mu.Unlock()
-	r.watch <- sandboxID
+	r.watch <- func(w actors.Watcher) { w.Ended(sandboxID) }
+}
+
+// Appear makes an object of the sandbox, as an engine does that finishes what a dead daemon asked for.
+func (r *Runtime) Appear(sandboxID string) {
+	r.mu.Lock()
+	r.Orphans = map[string]bool{sandboxID: true}
+	r.mu.Unlock()
+	r.watch <- func(w actors.Watcher) { w.Appeared(sandboxID) }
 }
 
 func (r *Runtime) operate(ctx context.Context, verb, sandboxID string, running bool) error {
@@ -143,8 +151,8 @@ func (r *Runtime) Attach(string) error { return nil }
 func (r *Runtime) Watch(ctx context.Context, _ time.Time, watcher actors.Watcher) {
 	for {
 		select {
-		case id := <-r.watch:
-			watcher.Ended(id)
+		case tell := <-r.watch:
+			tell(watcher)
 		case <-ctx.Done():
 			return
 		}
