@@ -1,11 +1,13 @@
 package actors
 
 import (
+	"errors"
 	"log/slog"
 
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -82,9 +84,7 @@ func (s *sandbox) Receive(c actor.Context) {
 // primary and of the commands that ran in it.
 func (s *sandbox) started(c actor.Context) {
 	s.execs = map[string]*actor.PID{}
-	if state := s.entry.state.Load(); state != nil {
-		s.state = *state
-	}
+	s.catchUp()
 	if oldest, _, err := s.system.db.Bounds(s.entry.id); err == nil {
 		s.trimmed = oldest - 1
 	}
@@ -106,6 +106,32 @@ func (s *sandbox) started(c actor.Context) {
 		}
 	}
 	s.act(c)
+}
+
+// catchUp takes in what the log holds beyond the state that readers see: a crash may have come in between.
+func (s *sandbox) catchUp() {
+	seen := s.entry.state.Load()
+	if seen == nil {
+		return
+	}
+	s.state = *seen
+	state, err := catchUp(s.system.db, *seen)
+	if err != nil {
+		if !errors.Is(err, persist.ErrNoSandbox) {
+			s.system.log.Error("log cannot be read", slog.String("sandbox_id", s.entry.id), slog.Any("error", err))
+		}
+		return
+	}
+	s.state = state
+	s.entry.state.Store(&state)
+	for id := range seen.Running {
+		if _, running := state.Running[id]; !running {
+			s.system.runtime.ExecRecorded(s.entry.id, id)
+		}
+	}
+	if state.Phase == lifecycle.Deleted {
+		s.system.tell(nameJanitor, &deleted{})
+	}
 }
 
 func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {

@@ -96,7 +96,9 @@ func (s *sandbox) record(c actor.Context, steps []*step) []*step {
 			entries = append(entries, st.entry)
 		}
 	}
+	panicPoint()
 	errs := s.system.db.AppendAll(entries)
+	panicPoint()
 	for i, st := range steps {
 		if st.entry.SandboxID == "" {
 			continue

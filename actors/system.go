@@ -168,13 +168,22 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	r := newRequest(lifecycle.Create{})
 	r.create, r.requestID = spec, requestID
 	state, err := s.ask(ctx, e, r)
-	if err != nil && !errors.Is(err, ErrOutcomeUnknown) {
+	if err != nil && (!errors.Is(err, ErrOutcomeUnknown) || s.neverRecorded(id, err)) {
 		s.discard(e)
 		if errors.Is(err, persist.ErrSandboxIDTaken) {
 			err = fmt.Errorf("%w: %s", ErrSandboxIDTaken, id)
 		}
 	}
 	return View{spec, state}, err
+}
+
+// neverRecorded reports whether a create whose actor crashed left no trace, so that its id is free again.
+func (s *System) neverRecorded(id string, err error) bool {
+	if !errors.Is(err, errCrashed) {
+		return false
+	}
+	_, _, missing := s.db.Bounds(id)
+	return errors.Is(missing, persist.ErrNoSandbox)
 }
 
 // repeated answers a create whose id is in use: with the sandbox when this is the request that made it.

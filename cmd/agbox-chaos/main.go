@@ -4,6 +4,7 @@
 //
 //	agbox-chaos -rounds 500 -seed 7 -sandboxes 8
 //	agbox-chaos -faults                        Docker's API fails, too
+//	agbox-chaos -panics 0.01                   actors panic more often
 //	agbox-chaos -engine-root /var/tmp/engine   a private dockerd is started there, and killed, too
 package main
 
@@ -34,12 +35,13 @@ func main() {
 func run(ctx context.Context, arguments []string, out io.Writer) error {
 	var config chaos.Config
 	flags := flag.NewFlagSet("agbox-chaos", flag.ContinueOnError)
-	flags.StringVar(&config.Agboxd, "agboxd", "bin/agboxd", "the `daemon` to kill")
+	flags.StringVar(&config.Agboxd, "agboxd", "", "the `daemon` to kill; one of this source is built if not named")
 	flags.Uint64Var(&config.Seed, "seed", uint64(time.Now().Unix()), "what the clients do and when the daemon dies")
 	flags.IntVar(&config.Rounds, "rounds", 500, "how often the daemon is killed")
 	flags.IntVar(&config.Sandboxes, "sandboxes", 8, "how many clients there are, each with a sandbox")
 	flags.DurationVar(&config.Window, "window", time.Second, "how long the daemon lives at most")
 	flags.BoolVar(&config.Faults, "faults", false, "have Docker's API fail, too")
+	flags.Float64Var(&config.Panics, "panics", 0.002, "the part of writes to the log around which an actor panics")
 	flags.Float64Var(&config.Primaries, "primaries", 0.1, "the part of rounds in which a container is killed, too")
 	flags.StringVar(&config.EngineRoot, "engine-root", "", "a `directory` for a private dockerd that is killed, too")
 	flags.Float64Var(&config.Engines, "engines", 0.1, "the part of rounds in which that is killed")
@@ -54,7 +56,12 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 		config.Progress = out
 	}
 	var err error
-	if config.Agboxd, err = filepath.Abs(config.Agboxd); err != nil {
+	if config.Agboxd != "" {
+		config.Agboxd, err = filepath.Abs(config.Agboxd)
+	} else {
+		config.Agboxd, err = chaos.Build(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	if config.Dir, err = os.MkdirTemp("", "agbox-chaos"); err != nil {
@@ -73,8 +80,8 @@ func report(out io.Writer, config chaos.Config, result chaos.Result) error {
 	if result.Report == nil {
 		return nil
 	}
-	fmt.Fprintf(out, "seed %d: agboxd killed %d times, containers %d times, dockerd %d times\n",
-		config.Seed, result.Kills, result.PrimaryKills, result.EngineKills)
+	fmt.Fprintf(out, "seed %d: agboxd killed %d times, containers %d times, dockerd %d times; actors panicked %d times\n",
+		config.Seed, result.Kills, result.PrimaryKills, result.EngineKills, result.Panics)
 	for name, count := range result.Faults {
 		fmt.Fprintf(out, "engine fault %q: %d times\n", name, count)
 	}

@@ -17,6 +17,7 @@ func TestChaos(t *testing.T) {
 	dockertest.TinyImage(t, engine, dockertest.Busybox)
 	for name, config := range map[string]chaos.Config{
 		"kill -9":            {Seed: 1, Rounds: 6, Sandboxes: 3, Window: 500 * time.Millisecond, Primaries: 0.2},
+		"with panics":        {Seed: 3, Rounds: 4, Sandboxes: 3, Window: 500 * time.Millisecond, Panics: 0.03},
 		"with engine faults": {Seed: 2, Rounds: 4, Sandboxes: 2, Window: 500 * time.Millisecond, Faults: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +43,10 @@ func TestChaos(t *testing.T) {
 			if err := result.Print(&text); err != nil {
 				t.Error(err)
 			}
-			t.Logf("seed %d, %d kills, faults %v\n%s", config.Seed, result.Kills, result.Faults, &text)
+			t.Logf("seed %d, %d kills, %d panics, faults %v\n%s", config.Seed, result.Kills, result.Panics, result.Faults, &text)
+			if config.Panics > 0 && result.Panics == 0 {
+				t.Error("no actor has panicked")
+			}
 			for _, violation := range result.Violations() {
 				t.Error(violation)
 			}

@@ -1,11 +1,13 @@
 package chaos
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +22,8 @@ type Daemon struct {
 	// Binary is the agboxd to run, Dir the directory below which everything of it lies; its path must be short,
 	// for the sockets in it. Host is the engine's address, "" the environment's.
 	Binary, Dir, Host string
+	// Panics is the part of writes to the log around which a sandbox's actor panics.
+	Panics float64
 
 	mu      sync.Mutex
 	process *process
@@ -61,6 +65,27 @@ func (d *Daemon) Data() string     { return filepath.Join(d.Dir, "d", "agents-sa
 func (d *Daemon) Database() string { return filepath.Join(d.Data(), "ids.db") }
 func (d *Daemon) Log() string      { return filepath.Join(d.Dir, "agboxd.log") }
 
+// Crashes counts the actors that have panicked so far, by the audit records in the log.
+func (d *Daemon) Crashes() (int, error) {
+	log, err := os.Open(d.Log())
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close()
+	count := 0
+	for lines := bufio.NewReader(log); ; {
+		line, err := lines.ReadSlice('\n')
+		if bytes.Contains(line, []byte(`"audit: actor crashed`)) {
+			count++
+		}
+		if err == io.EOF {
+			return count, nil
+		} else if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return count, err
+		}
+	}
+}
+
 // Launch starts a process, with env beside its usual environment, and does not wait for it to be ready.
 func (d *Daemon) Launch(env ...string) error {
 	log, err := os.OpenFile(d.Log(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -72,6 +97,9 @@ func (d *Daemon) Launch(env ...string) error {
 		"XDG_CONFIG_HOME="+filepath.Join(d.Dir, "c"), "XDG_DATA_HOME="+filepath.Join(d.Dir, "d"))
 	if d.Host != "" {
 		command.Env = append(command.Env, "DOCKER_HOST="+d.Host)
+	}
+	if d.Panics > 0 {
+		command.Env = append(command.Env, fmt.Sprintf("AGBOX_PANIC_CHANCE=%g", d.Panics))
 	}
 	command.Env = append(command.Env, env...)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C is the driver's

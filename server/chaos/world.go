@@ -39,6 +39,8 @@ type Config struct {
 	Faults bool
 	// Primaries is the part of rounds in which a primary container is killed, too.
 	Primaries float64
+	// Panics is the part of writes to the log around which a sandbox's actor panics; Agboxd must be one of Build.
+	Panics float64
 	// EngineRoot is a directory for a private engine that is killed, too, in the part of rounds that Engines
 	// says; "" uses the engine of the environment, and spares it.
 	EngineRoot string
@@ -50,8 +52,8 @@ type Config struct {
 // Result is what a run has shown.
 type Result struct {
 	*checker.Report
-	Kills, PrimaryKills, EngineKills int
-	Faults                           map[string]int
+	Kills, PrimaryKills, EngineKills, Panics int
+	Faults                                   map[string]int
 }
 
 // world is everything that takes part.
@@ -91,6 +93,8 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 	if w.proxy != nil {
 		w.result.Faults = w.proxy.Faults()
 	}
+	crashes, bad := w.daemon.Crashes()
+	w.result.Panics, err = crashes, errors.Join(err, bad)
 	if err == nil && len(w.result.Violations()) > 0 {
 		err = ErrViolations
 	}
@@ -125,7 +129,9 @@ func newWorld(ctx context.Context, config Config) (_ *world, err error) {
 		return nil, err
 	}
 	w.checker = checker.New(w.record, w.client, w.engine, w.daemon.Data())
+	w.daemon.Panics = config.Panics
 	w.checker.Faults = config.Faults || config.Engines > 0
+	w.checker.Panics = config.Panics > 0
 	for n := range config.Sandboxes {
 		w.clients = append(w.clients, newClient(w, n, config.Seed))
 	}

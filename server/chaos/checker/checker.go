@@ -23,6 +23,8 @@ type Checker struct {
 	DataDir string
 	// Faults: the engine fails on purpose, so a sandbox may fail without another cause.
 	Faults bool
+	// Panics: actors panic on purpose, so a sandbox may be given up.
+	Panics bool
 
 	report *Report
 }

@@ -6,8 +6,12 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// interrupted is the error code of a create that a crash ended.
-const interrupted = "INTERRUPTED"
+const (
+	// interrupted is the error code of a create that a crash ended.
+	interrupted = "INTERRUPTED"
+	// crashLoop is that of a sandbox whose actor panicked too often.
+	crashLoop = "ACTOR_CRASH_LOOP"
+)
 
 // judge compares what clients were told of a sandbox with its log. At rest everything that was accepted must
 // have ended, too. The record is locked.
@@ -23,7 +27,8 @@ func (c *Checker) judge(s *sandbox, h *history) {
 		if event.EventType != agboxv1.EventType_SANDBOX_FAILED || s.killed || c.Faults {
 			continue
 		}
-		if phase := event.GetSandboxPhase(); phase.GetErrorCode() != interrupted {
+		code := event.GetSandboxPhase().GetErrorCode()
+		if phase := event.GetSandboxPhase(); code != interrupted && !(c.Panics && code == crashLoop) {
 			c.report.add(Unexplained, s.id, "event %d: %s: %s", event.Sequence, phase.GetErrorCode(), phase.GetErrorMessage())
 		}
 	}
