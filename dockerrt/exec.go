@@ -100,6 +100,8 @@ func outcome(r initproto.Result) lifecycle.ExecResult {
 		Started: r.Started, Ended: r.Ended,
 	}
 	switch {
+	case r.ErrorCode == initproto.CodeStopping:
+		result.State = agboxv1.ExecState_EXEC_STATE_CANCELLED
 	case r.ErrorCode != "":
 		result.State = agboxv1.ExecState_EXEC_STATE_FAILED
 	case r.Cancelled:

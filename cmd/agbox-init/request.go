@@ -133,7 +133,7 @@ func (s *sandbox) start(e *execution, m *initproto.Exec, stdout, stderr int) *fa
 func (s *sandbox) prepare(e *execution, m *initproto.Exec) (l launch, problem *failure) {
 	l.argv = m.Argv
 	if s.stopping {
-		return l, &failure{initproto.CodeStartFailed, "exec: the sandbox is stopping"}
+		return l, &failure{initproto.CodeStopping, "exec: the sandbox is stopping"}
 	}
 	if e.entrypoint {
 		l.account, problem = s.entrypointAccount()

@@ -81,7 +81,7 @@ func TestStopRefusesNewExecs(t *testing.T) {
 	b := newBox(t).start("--stop-grace=10m")
 	b.begin("trap 'echo stopping' TERM; echo ready; while :; do read x < /tmp/end && exit; sleep 0.01; done").stopped()
 	o := b.run("true")
-	if o.ErrorCode != initproto.CodeStartFailed || o.ExitCode != 126 {
+	if o.ErrorCode != initproto.CodeStopping || o.ExitCode != 126 {
 		t.Fatalf("%+v", o)
 	}
 	b.check(b.link.Stop(context.Background(), 0)) // a shorter grace

@@ -36,6 +36,7 @@ type call struct {
 	cancelled bool
 	grace     time.Duration
 	wake      chan struct{} // one token: a field above has changed
+	done      chan struct{} // closed when the Exec returns
 }
 
 func (c *call) poke() {
@@ -48,8 +49,8 @@ func (c *call) poke() {
 // Exec starts the command exactly once per life of init and waits for its result, over any number
 // of reconnects. A command that could not be run is a Result with an ErrorCode, not an error.
 // When ctx ends it stops waiting and returns ctx's error, while the command goes on; a later Exec
-// with the same id attaches again. One call per id at a time: ErrExecBusy. The result is repeated
-// by init until Ack.
+// with the same id attaches again. A call for an id that another one waits for gets the same result,
+// or takes its place when that one gives up. The result is repeated by init until Ack.
 func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error) {
 	frame, err := initproto.Encode(&initproto.Exec{
 		ID: spec.ID, Argv: spec.Argv, Env: spec.Env, Cwd: spec.Cwd, User: spec.User,
@@ -58,9 +59,9 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 	if err != nil {
 		return initproto.Result{}, fmt.Errorf("initlink: exec %s: arguments and environment are too long: %w", spec.ID, err)
 	}
-	c, err := l.register(spec.ID)
-	if err != nil {
-		return initproto.Result{}, err
+	c, result, err := l.register(ctx, spec.ID)
+	if c == nil {
+		return result, err
 	}
 	defer l.unregister(spec.ID)
 
@@ -103,29 +104,44 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 	}
 }
 
-func (l *Link) register(id string) (*call, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ctx.Err() != nil {
-		return nil, ErrClosed
+// register makes a call for the id once there is no other, and returns none but the result when that one brought it.
+func (l *Link) register(ctx context.Context, id string) (*call, initproto.Result, error) {
+	for {
+		l.mu.Lock()
+		earlier := l.calls[id]
+		if l.ctx.Err() != nil {
+			l.mu.Unlock()
+			return nil, initproto.Result{}, ErrClosed
+		}
+		if earlier == nil {
+			defer l.mu.Unlock()
+			c := &call{wake: make(chan struct{}, 1), done: make(chan struct{})}
+			c.grace, c.cancelled = l.cancels[id]
+			delete(l.cancels, id)
+			l.calls[id] = c
+			return c, initproto.Result{}, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-earlier.done:
+			if earlier.result != nil {
+				return nil, *earlier.result, nil
+			}
+		case <-ctx.Done():
+			return nil, initproto.Result{}, ctx.Err()
+		}
 	}
-	if l.calls[id] != nil {
-		return nil, fmt.Errorf("%w: %s", ErrExecBusy, id)
-	}
-	c := &call{wake: make(chan struct{}, 1)}
-	c.grace, c.cancelled = l.cancels[id]
-	delete(l.cancels, id)
-	l.calls[id] = c
-	return c, nil
 }
 
 func (l *Link) unregister(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.calls[id]; c.cancelled && c.result == nil {
+	c := l.calls[id]
+	if c.cancelled && c.result == nil {
 		l.cancels[id] = c.grace
 	}
 	delete(l.calls, id)
+	close(c.done)
 }
 
 // Ack tells init that the caller has made the result durable. It never blocks; while init is not

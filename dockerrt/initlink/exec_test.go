@@ -41,15 +41,22 @@ func TestExec(t *testing.T) {
 	}
 }
 
-func TestExecBusy(t *testing.T) {
+// A call for an id that another one waits for takes its place when that one gives up.
+func TestExecTwice(t *testing.T) {
 	l, _, p := open(t, initproto.Hello{})
-	done := exec(l, limit(t), spec(t, "e"))
+	giveUp, detach := context.WithCancel(context.Background())
+	first := exec(l, giveUp, spec(t, "e"))
 	hears[*initproto.Exec](p)
-	if _, err := l.Exec(limit(t), spec(t, "e")); !errors.Is(err, initlink.ErrExecBusy) {
-		t.Fatal(err)
+	second := exec(l, limit(t), spec(t, "e"))
+	detach()
+	if a := <-first; !errors.Is(a.error, context.Canceled) {
+		t.Fatalf("%+v", a)
 	}
-	p.say(&initproto.Result{ID: "e"})
-	<-done
+	hears[*initproto.Exec](p)
+	p.say(&initproto.Result{ID: "e", ExitCode: 4})
+	if a := <-second; a.error != nil || a.ExitCode != 4 {
+		t.Fatalf("%+v", a)
+	}
 }
 
 // The end of the caller's context detaches; the next Exec attaches.

@@ -17,4 +17,6 @@ const (
 	CodeCwdInvalid           = "EXEC_CWD_INVALID"
 	CodeUserUnknown          = "EXEC_USER_UNKNOWN"
 	CodeStartFailed          = "EXEC_START_FAILED"
+	// CodeStopping: the sandbox was being stopped already.
+	CodeStopping = "EXEC_SANDBOX_STOPPING"
 )

@@ -19,14 +19,20 @@ func (w *world) rounds(ctx context.Context) error {
 	if err := w.start(ctx); err != nil {
 		return err
 	}
+	told := 0
 	for round := 1; w.result.Kills < w.config.Rounds; round++ {
 		began := time.Now()
 		if err := w.round(ctx); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
 		if w.config.Progress != nil {
-			fmt.Fprintf(w.config.Progress, "round %d: %d kills, %d violations, %s\n", round, w.result.Kills,
-				len(w.checker.Report().Violations()), time.Since(began).Round(time.Millisecond))
+			found := w.checker.Report().Violations()
+			fmt.Fprintf(w.config.Progress, "round %d: %d kills, %d violations, %s\n", round, w.result.Kills, len(found),
+				time.Since(began).Round(time.Millisecond))
+			for _, v := range found[told:] {
+				fmt.Fprintln(w.config.Progress, v)
+			}
+			told = len(found)
 		}
 	}
 	return w.finish(ctx)
