@@ -5,6 +5,7 @@
 //	agbox-chaos -rounds 500 -seed 7 -sandboxes 8
 //	agbox-chaos -faults                        Docker's API fails, too
 //	agbox-chaos -panics 0.01                   actors panic more often
+//	agbox-chaos -long 30m                      one command, three restarts
 //	agbox-chaos -engine-root /var/tmp/engine   a private dockerd is started there, and killed, too
 package main
 
@@ -40,6 +41,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags.IntVar(&config.Rounds, "rounds", 500, "how often the daemon is killed")
 	flags.IntVar(&config.Sandboxes, "sandboxes", 8, "how many clients there are, each with a sandbox")
 	flags.DurationVar(&config.Window, "window", time.Second, "how long the daemon lives at most")
+	flags.DurationVar(&config.Long, "long", 0, "instead of rounds, run one command for so long over three restarts")
 	flags.BoolVar(&config.Faults, "faults", false, "have Docker's API fail, too")
 	flags.Float64Var(&config.Panics, "panics", 0.002, "the part of writes to the log around which an actor panics")
 	flags.Float64Var(&config.Primaries, "primaries", 0.1, "the part of rounds in which a container is killed, too")
@@ -48,6 +50,9 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	verbose := flags.Bool("v", false, "tell of each round")
 	if err := flags.Parse(arguments); err != nil {
 		return err
+	}
+	if config.Long > 0 {
+		config.Sandboxes, config.Panics = 1, 0
 	}
 	if config.EngineRoot == "" {
 		config.Engines = 0

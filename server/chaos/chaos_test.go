@@ -18,6 +18,7 @@ func TestChaos(t *testing.T) {
 	for name, config := range map[string]chaos.Config{
 		"kill -9":            {Seed: 1, Rounds: 6, Sandboxes: 3, Window: 500 * time.Millisecond, Primaries: 0.2},
 		"with panics":        {Seed: 3, Rounds: 4, Sandboxes: 3, Window: 500 * time.Millisecond, Panics: 0.03},
+		"one long command":   {Seed: 4, Sandboxes: 1, Window: 500 * time.Millisecond, Long: 4 * time.Second},
 		"with engine faults": {Seed: 2, Rounds: 4, Sandboxes: 2, Window: 500 * time.Millisecond, Faults: true},
 	} {
 		t.Run(name, func(t *testing.T) {

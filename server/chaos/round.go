@@ -25,15 +25,12 @@ func (w *world) rounds(ctx context.Context) error {
 		if err := w.round(ctx); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
-		if w.config.Progress != nil {
-			found := w.checker.Report().Violations()
-			fmt.Fprintf(w.config.Progress, "round %d: %d kills, %d violations, %s\n", round, w.result.Kills, len(found),
-				time.Since(began).Round(time.Millisecond))
-			for _, v := range found[told:] {
-				fmt.Fprintln(w.config.Progress, v)
-			}
-			told = len(found)
+		found := w.checker.Report().Violations()
+		w.tell("round %d: %d kills, %d violations, %s\n", round, w.result.Kills, len(found), time.Since(began).Round(time.Millisecond))
+		for _, v := range found[told:] {
+			w.tell("%s\n", v)
 		}
+		told = len(found)
 	}
 	return w.finish(ctx)
 }
@@ -129,14 +126,9 @@ func (w *world) disturb(ctx context.Context) error {
 	return w.start(ctx)
 }
 
-// pause waits for a random part of most.
+// pause waits for a random part of most, or until ctx ends.
 func (w *world) pause(ctx context.Context, most time.Duration) {
-	timer := time.NewTimer(time.Duration(w.random.Int64N(int64(most) + 1)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_ = w.wait(ctx, time.Duration(w.random.Int64N(int64(most)+1)))
 }
 
 // kill kills the daemon, and looks into the log that it left.

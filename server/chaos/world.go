@@ -35,6 +35,9 @@ type Config struct {
 	Sandboxes int
 	// Window is how long a round goes on at most until the daemon is killed.
 	Window time.Duration
+	// Long, when it is not 0, has a run do something else: one command goes on for so long while the daemon is
+	// restarted.
+	Long time.Duration
 	// Faults has calls of the engine fail.
 	Faults bool
 	// Primaries is the part of rounds in which a primary container is killed, too.
@@ -88,7 +91,11 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 		w.work.Wait()
 		err = errors.Join(err, w.close())
 	}()
-	err = w.rounds(ctx)
+	if config.Long > 0 {
+		err = w.long(ctx)
+	} else {
+		err = w.rounds(ctx)
+	}
 	w.result.Report = w.checker.Report()
 	if w.proxy != nil {
 		w.result.Faults = w.proxy.Faults()
