@@ -123,7 +123,7 @@ func (s *System) recover() error {
 	if err != nil {
 		return err
 	}
-	for _, record := range sandboxes {
+	for i, record := range sandboxes {
 		e := newEntry(record.ID, record.Spec)
 		e.requestID = record.RequestID
 		e.recovered.Store(true)
@@ -135,9 +135,17 @@ func (s *System) recover() error {
 			return err
 		}
 		s.adopt(e)
+		if i%letGoEvery == 0 {
+			if err := s.db.LetGo(); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
+	return s.db.LetGo()
 }
+
+// letGoEvery is after how many sandboxes a recovery lets go of what it read: some 10 MB of logs without checkpoints.
+const letGoEvery = 32
 
 func (s *System) adopt(e *entry) {
 	done := make(chan struct{})

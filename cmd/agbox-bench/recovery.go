@@ -77,7 +77,7 @@ func (b *bench) getAll(ctx context.Context, ids []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {
-		err := b.getOnce(ctx, ids)
+		err := b.getOnce(ctx, ids, agboxv1.SandboxState_SANDBOX_STATE_READY)
 		if err == nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
@@ -85,7 +85,7 @@ func (b *bench) getAll(ctx context.Context, ids []string) error {
 	}
 }
 
-func (b *bench) getOnce(ctx context.Context, ids []string) error {
+func (b *bench) getOnce(ctx context.Context, ids []string, want agboxv1.SandboxState) error {
 	conn, err := grpc.NewClient("unix://"+b.agboxd.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (b *bench) getOnce(ctx context.Context, ids []string) error {
 		if err != nil {
 			return err
 		}
-		if got.Sandbox.State != agboxv1.SandboxState_SANDBOX_STATE_READY {
+		if got.Sandbox.State != want {
 			return fmt.Errorf("sandbox %s is %v", id, got.Sandbox.State)
 		}
 	}
