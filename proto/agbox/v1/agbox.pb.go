@@ -105,6 +105,8 @@ const (
 	EventType_EXEC_CANCELLED           EventType = 12
 	EventType_SANDBOX_SERVICE_READY    EventType = 13
 	EventType_SANDBOX_SERVICE_FAILED   EventType = 14
+	// The primary's own command (CreateSpec.command) ended.
+	EventType_SANDBOX_COMMAND_ENDED EventType = 64
 )
 
 // Enum value maps for EventType.
@@ -125,6 +127,7 @@ var (
 		12: "EXEC_CANCELLED",
 		13: "SANDBOX_SERVICE_READY",
 		14: "SANDBOX_SERVICE_FAILED",
+		64: "SANDBOX_COMMAND_ENDED",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_TYPE_UNSPECIFIED":   0,
@@ -142,6 +145,7 @@ var (
 		"EXEC_CANCELLED":           12,
 		"SANDBOX_SERVICE_READY":    13,
 		"SANDBOX_SERVICE_FAILED":   14,
+		"SANDBOX_COMMAND_ENDED":    64,
 	}
 )
 
@@ -267,9 +271,12 @@ type PingResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Always "agboxd".
-	Daemon        string `protobuf:"bytes,2,opt,name=daemon,proto3" json:"daemon,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Daemon string `protobuf:"bytes,2,opt,name=daemon,proto3" json:"daemon,omitempty"`
+	// Whether sandboxes are kept from the host and from each other, and if not, why.
+	Isolated         bool   `protobuf:"varint,64,opt,name=isolated,proto3" json:"isolated,omitempty"`
+	IsolationProblem string `protobuf:"bytes,65,opt,name=isolation_problem,json=isolationProblem,proto3" json:"isolation_problem,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *PingResponse) Reset() {
@@ -312,6 +319,20 @@ func (x *PingResponse) GetVersion() string {
 func (x *PingResponse) GetDaemon() string {
 	if x != nil {
 		return x.Daemon
+	}
+	return ""
+}
+
+func (x *PingResponse) GetIsolated() bool {
+	if x != nil {
+		return x.Isolated
+	}
+	return false
+}
+
+func (x *PingResponse) GetIsolationProblem() string {
+	if x != nil {
+		return x.IsolationProblem
 	}
 	return ""
 }
@@ -523,14 +544,27 @@ func (x *HealthcheckConfig) GetStartInterval() *durationpb.Duration {
 }
 
 type ServiceSpec struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	Name               string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Image              string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
-	Envs               map[string]string      `protobuf:"bytes,3,rep,name=envs,proto3" json:"envs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Healthcheck        *HealthcheckConfig     `protobuf:"bytes,4,opt,name=healthcheck,proto3" json:"healthcheck,omitempty"`
-	PostStartOnPrimary []string               `protobuf:"bytes,5,rep,name=post_start_on_primary,json=postStartOnPrimary,proto3" json:"post_start_on_primary,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Name        string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Image       string                 `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	Envs        map[string]string      `protobuf:"bytes,3,rep,name=envs,proto3" json:"envs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Healthcheck *HealthcheckConfig     `protobuf:"bytes,4,opt,name=healthcheck,proto3" json:"healthcheck,omitempty"`
+	// Shell commands that run in the primary, in order, once the service is healthy for the first time.
+	PostStartOnPrimary []string `protobuf:"bytes,5,rep,name=post_start_on_primary,json=postStartOnPrimary,proto3" json:"post_start_on_primary,omitempty"`
+	// As in CreateSpec.
+	CpuLimit    float64      `protobuf:"fixed64,64,opt,name=cpu_limit,json=cpuLimit,proto3" json:"cpu_limit,omitempty"`
+	MemoryLimit int64        `protobuf:"varint,65,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"`
+	PidsLimit   int64        `protobuf:"varint,66,opt,name=pids_limit,json=pidsLimit,proto3" json:"pids_limit,omitempty"`
+	DiskLimit   int64        `protobuf:"varint,67,opt,name=disk_limit,json=diskLimit,proto3" json:"disk_limit,omitempty"`
+	ShmSize     int64        `protobuf:"varint,68,opt,name=shm_size,json=shmSize,proto3" json:"shm_size,omitempty"`
+	Tmpfs       []*TmpfsSpec `protobuf:"bytes,69,rep,name=tmpfs,proto3" json:"tmpfs,omitempty"`
+	// Replaces the image's CMD.
+	Command       []string `protobuf:"bytes,70,rep,name=command,proto3" json:"command,omitempty"`
+	User          string   `protobuf:"bytes,71,opt,name=user,proto3" json:"user,omitempty"`
+	CapAdd        []string `protobuf:"bytes,72,rep,name=cap_add,json=capAdd,proto3" json:"cap_add,omitempty"`
+	PullPolicy    string   `protobuf:"bytes,73,opt,name=pull_policy,json=pullPolicy,proto3" json:"pull_policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceSpec) Reset() {
@@ -598,6 +632,320 @@ func (x *ServiceSpec) GetPostStartOnPrimary() []string {
 	return nil
 }
 
+func (x *ServiceSpec) GetCpuLimit() float64 {
+	if x != nil {
+		return x.CpuLimit
+	}
+	return 0
+}
+
+func (x *ServiceSpec) GetMemoryLimit() int64 {
+	if x != nil {
+		return x.MemoryLimit
+	}
+	return 0
+}
+
+func (x *ServiceSpec) GetPidsLimit() int64 {
+	if x != nil {
+		return x.PidsLimit
+	}
+	return 0
+}
+
+func (x *ServiceSpec) GetDiskLimit() int64 {
+	if x != nil {
+		return x.DiskLimit
+	}
+	return 0
+}
+
+func (x *ServiceSpec) GetShmSize() int64 {
+	if x != nil {
+		return x.ShmSize
+	}
+	return 0
+}
+
+func (x *ServiceSpec) GetTmpfs() []*TmpfsSpec {
+	if x != nil {
+		return x.Tmpfs
+	}
+	return nil
+}
+
+func (x *ServiceSpec) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *ServiceSpec) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ServiceSpec) GetCapAdd() []string {
+	if x != nil {
+		return x.CapAdd
+	}
+	return nil
+}
+
+func (x *ServiceSpec) GetPullPolicy() string {
+	if x != nil {
+		return x.PullPolicy
+	}
+	return ""
+}
+
+// TmpfsSpec is a directory in memory that is empty at each start.
+type TmpfsSpec struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Target string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// Bytes; 0: half of the host's memory, as the kernel has it.
+	Size          int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TmpfsSpec) Reset() {
+	*x = TmpfsSpec{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TmpfsSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TmpfsSpec) ProtoMessage() {}
+
+func (x *TmpfsSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TmpfsSpec.ProtoReflect.Descriptor instead.
+func (*TmpfsSpec) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TmpfsSpec) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *TmpfsSpec) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+// PortSpec publishes a port of the primary on the daemon's host.
+type PortSpec struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContainerPort uint32                 `protobuf:"varint,1,opt,name=container_port,json=containerPort,proto3" json:"container_port,omitempty"`
+	// 0: the engine chooses; SandboxHandle.ports tells which.
+	HostPort uint32 `protobuf:"varint,2,opt,name=host_port,json=hostPort,proto3" json:"host_port,omitempty"`
+	// Omitted: 127.0.0.1.
+	HostIp string `protobuf:"bytes,3,opt,name=host_ip,json=hostIp,proto3" json:"host_ip,omitempty"`
+	// "tcp" or "udp"; omitted: tcp.
+	Protocol      string `protobuf:"bytes,4,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortSpec) Reset() {
+	*x = PortSpec{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortSpec) ProtoMessage() {}
+
+func (x *PortSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortSpec.ProtoReflect.Descriptor instead.
+func (*PortSpec) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PortSpec) GetContainerPort() uint32 {
+	if x != nil {
+		return x.ContainerPort
+	}
+	return 0
+}
+
+func (x *PortSpec) GetHostPort() uint32 {
+	if x != nil {
+		return x.HostPort
+	}
+	return 0
+}
+
+func (x *PortSpec) GetHostIp() string {
+	if x != nil {
+		return x.HostIp
+	}
+	return ""
+}
+
+func (x *PortSpec) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+// NetworkSpec is what a sandbox may reach. Its own services are reached in any mode, the daemon's host and other
+// sandboxes in none.
+type NetworkSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "internet" (or omitted): everything. "none": nothing. "allow": what allow lists.
+	Mode          string                `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Allow         []*NetworkDestination `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkSpec) Reset() {
+	*x = NetworkSpec{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkSpec) ProtoMessage() {}
+
+func (x *NetworkSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkSpec.ProtoReflect.Descriptor instead.
+func (*NetworkSpec) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *NetworkSpec) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *NetworkSpec) GetAllow() []*NetworkDestination {
+	if x != nil {
+		return x.Allow
+	}
+	return nil
+}
+
+type NetworkDestination struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An IPv4 address range such as 192.0.2.0/24, or one address.
+	Cidr string `protobuf:"bytes,1,opt,name=cidr,proto3" json:"cidr,omitempty"`
+	// None: all ports and protocols.
+	Ports []uint32 `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"`
+	// "tcp" or "udp"; omitted: both. For ports only.
+	Protocol      string `protobuf:"bytes,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkDestination) Reset() {
+	*x = NetworkDestination{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkDestination) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkDestination) ProtoMessage() {}
+
+func (x *NetworkDestination) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkDestination.ProtoReflect.Descriptor instead.
+func (*NetworkDestination) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *NetworkDestination) GetCidr() string {
+	if x != nil {
+		return x.Cidr
+	}
+	return ""
+}
+
+func (x *NetworkDestination) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *NetworkDestination) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
 type CreateSpec struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Image            string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
@@ -609,14 +957,50 @@ type CreateSpec struct {
 	Labels           map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Envs             map[string]string      `protobuf:"bytes,8,rep,name=envs,proto3" json:"envs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Unset: the daemon's default. 0: never stopped for being idle.
-	IdleTtl       *durationpb.Duration `protobuf:"bytes,9,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	IdleTtl *durationpb.Duration `protobuf:"bytes,9,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	// The primary's own main process, run under agbox-init as Docker would run it: by the image's ENTRYPOINT, if it has
+	// one, as `user` or the image's user, in working_dir. Its end is SANDBOX_COMMAND_ENDED.
+	Command []string `protobuf:"bytes,64,rep,name=command,proto3" json:"command,omitempty"`
+	// Name or number, optionally ":group", for the command and for execs that name none.
+	User string `protobuf:"bytes,65,opt,name=user,proto3" json:"user,omitempty"`
+	// Where command and execs start; omitted: /workspace.
+	WorkingDir string      `protobuf:"bytes,66,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
+	Ports      []*PortSpec `protobuf:"bytes,67,rep,name=ports,proto3" json:"ports,omitempty"`
+	// CPUs, such as 0.5; 0: no limit.
+	CpuLimit float64 `protobuf:"fixed64,68,opt,name=cpu_limit,json=cpuLimit,proto3" json:"cpu_limit,omitempty"`
+	// Bytes; 0: no limit. Swap is not added to it.
+	MemoryLimit int64 `protobuf:"varint,69,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"`
+	// Processes and threads; 0: 4096.
+	PidsLimit int64 `protobuf:"varint,70,opt,name=pids_limit,json=pidsLimit,proto3" json:"pids_limit,omitempty"`
+	// Bytes of the container's own file system; 0: no limit. Refused where the engine's storage cannot.
+	DiskLimit int64 `protobuf:"varint,71,opt,name=disk_limit,json=diskLimit,proto3" json:"disk_limit,omitempty"`
+	// "all", a number of devices, or device ids separated by commas; omitted: none.
+	Gpus string `protobuf:"bytes,72,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	// Bytes of /dev/shm; 0: the engine's default.
+	ShmSize int64        `protobuf:"varint,73,opt,name=shm_size,json=shmSize,proto3" json:"shm_size,omitempty"`
+	Tmpfs   []*TmpfsSpec `protobuf:"bytes,74,rep,name=tmpfs,proto3" json:"tmpfs,omitempty"`
+	// The image's file system cannot be written to; mounts, tmpfs and /workspace can.
+	ReadOnlyRoot bool `protobuf:"varint,75,opt,name=read_only_root,json=readOnlyRoot,proto3" json:"read_only_root,omitempty"`
+	// When to pull the image: "missing" (or omitted), "always", "never".
+	PullPolicy string       `protobuf:"bytes,76,opt,name=pull_policy,json=pullPolicy,proto3" json:"pull_policy,omitempty"`
+	Network    *NetworkSpec `protobuf:"bytes,77,opt,name=network,proto3" json:"network,omitempty"`
+	Hostname   string       `protobuf:"bytes,78,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	// Host name to IP address, for /etc/hosts.
+	ExtraHosts map[string]string `protobuf:"bytes,79,rep,name=extra_hosts,json=extraHosts,proto3" json:"extra_hosts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Capabilities beside the default ones, such as NET_RAW.
+	CapAdd []string `protobuf:"bytes,80,rep,name=cap_add,json=capAdd,proto3" json:"cap_add,omitempty"`
+	// Lets setuid programs such as sudo work.
+	AllowNewPrivileges bool `protobuf:"varint,81,opt,name=allow_new_privileges,json=allowNewPrivileges,proto3" json:"allow_new_privileges,omitempty"`
+	// What the end of command means: "fail" (or omitted), the sandbox becomes FAILED with SANDBOX_CRASHED, whatever the
+	// exit code; "keep", it stays READY.
+	OnCommandEnd  string `protobuf:"bytes,82,opt,name=on_command_end,json=onCommandEnd,proto3" json:"on_command_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSpec) Reset() {
 	*x = CreateSpec{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[6]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +1012,7 @@ func (x *CreateSpec) String() string {
 func (*CreateSpec) ProtoMessage() {}
 
 func (x *CreateSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[6]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +1025,7 @@ func (x *CreateSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSpec.ProtoReflect.Descriptor instead.
 func (*CreateSpec) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{6}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateSpec) GetImage() string {
@@ -707,6 +1091,139 @@ func (x *CreateSpec) GetIdleTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *CreateSpec) GetCommand() []string {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *CreateSpec) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *CreateSpec) GetWorkingDir() string {
+	if x != nil {
+		return x.WorkingDir
+	}
+	return ""
+}
+
+func (x *CreateSpec) GetPorts() []*PortSpec {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *CreateSpec) GetCpuLimit() float64 {
+	if x != nil {
+		return x.CpuLimit
+	}
+	return 0
+}
+
+func (x *CreateSpec) GetMemoryLimit() int64 {
+	if x != nil {
+		return x.MemoryLimit
+	}
+	return 0
+}
+
+func (x *CreateSpec) GetPidsLimit() int64 {
+	if x != nil {
+		return x.PidsLimit
+	}
+	return 0
+}
+
+func (x *CreateSpec) GetDiskLimit() int64 {
+	if x != nil {
+		return x.DiskLimit
+	}
+	return 0
+}
+
+func (x *CreateSpec) GetGpus() string {
+	if x != nil {
+		return x.Gpus
+	}
+	return ""
+}
+
+func (x *CreateSpec) GetShmSize() int64 {
+	if x != nil {
+		return x.ShmSize
+	}
+	return 0
+}
+
+func (x *CreateSpec) GetTmpfs() []*TmpfsSpec {
+	if x != nil {
+		return x.Tmpfs
+	}
+	return nil
+}
+
+func (x *CreateSpec) GetReadOnlyRoot() bool {
+	if x != nil {
+		return x.ReadOnlyRoot
+	}
+	return false
+}
+
+func (x *CreateSpec) GetPullPolicy() string {
+	if x != nil {
+		return x.PullPolicy
+	}
+	return ""
+}
+
+func (x *CreateSpec) GetNetwork() *NetworkSpec {
+	if x != nil {
+		return x.Network
+	}
+	return nil
+}
+
+func (x *CreateSpec) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *CreateSpec) GetExtraHosts() map[string]string {
+	if x != nil {
+		return x.ExtraHosts
+	}
+	return nil
+}
+
+func (x *CreateSpec) GetCapAdd() []string {
+	if x != nil {
+		return x.CapAdd
+	}
+	return nil
+}
+
+func (x *CreateSpec) GetAllowNewPrivileges() bool {
+	if x != nil {
+		return x.AllowNewPrivileges
+	}
+	return false
+}
+
+func (x *CreateSpec) GetOnCommandEnd() string {
+	if x != nil {
+		return x.OnCommandEnd
+	}
+	return ""
+}
+
 type SandboxHandle struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId         string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -721,13 +1238,15 @@ type SandboxHandle struct {
 	ErrorCode      string                 `protobuf:"bytes,9,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
 	ErrorMessage   string                 `protobuf:"bytes,10,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
 	StateChangedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=state_changed_at,json=stateChangedAt,proto3" json:"state_changed_at,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Set while the sandbox is READY.
+	Ports         []*PublishedPort `protobuf:"bytes,64,rep,name=ports,proto3" json:"ports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SandboxHandle) Reset() {
 	*x = SandboxHandle{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[7]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +1258,7 @@ func (x *SandboxHandle) String() string {
 func (*SandboxHandle) ProtoMessage() {}
 
 func (x *SandboxHandle) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[7]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +1271,7 @@ func (x *SandboxHandle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxHandle.ProtoReflect.Descriptor instead.
 func (*SandboxHandle) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{7}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SandboxHandle) GetSandboxId() string {
@@ -832,19 +1351,101 @@ func (x *SandboxHandle) GetStateChangedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-type SandboxPhaseDetails struct {
+func (x *SandboxHandle) GetPorts() []*PublishedPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// PublishedPort is where a port of the primary is reached on the daemon's host.
+type PublishedPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
-	ErrorCode     string                 `protobuf:"bytes,2,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
-	ErrorMessage  string                 `protobuf:"bytes,3,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
-	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	ContainerPort uint32                 `protobuf:"varint,1,opt,name=container_port,json=containerPort,proto3" json:"container_port,omitempty"`
+	HostPort      uint32                 `protobuf:"varint,2,opt,name=host_port,json=hostPort,proto3" json:"host_port,omitempty"`
+	HostIp        string                 `protobuf:"bytes,3,opt,name=host_ip,json=hostIp,proto3" json:"host_ip,omitempty"`
+	Protocol      string                 `protobuf:"bytes,4,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PublishedPort) Reset() {
+	*x = PublishedPort{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PublishedPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PublishedPort) ProtoMessage() {}
+
+func (x *PublishedPort) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PublishedPort.ProtoReflect.Descriptor instead.
+func (*PublishedPort) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PublishedPort) GetContainerPort() uint32 {
+	if x != nil {
+		return x.ContainerPort
+	}
+	return 0
+}
+
+func (x *PublishedPort) GetHostPort() uint32 {
+	if x != nil {
+		return x.HostPort
+	}
+	return 0
+}
+
+func (x *PublishedPort) GetHostIp() string {
+	if x != nil {
+		return x.HostIp
+	}
+	return ""
+}
+
+func (x *PublishedPort) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+type SandboxPhaseDetails struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Phase        string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	ErrorCode    string                 `protobuf:"bytes,2,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	ErrorMessage string                 `protobuf:"bytes,3,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
+	Reason       string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// With phase "pull": the image, and its bytes as far as they are known.
+	Image      string `protobuf:"bytes,64,opt,name=image,proto3" json:"image,omitempty"`
+	BytesDone  uint64 `protobuf:"varint,65,opt,name=bytes_done,json=bytesDone,proto3" json:"bytes_done,omitempty"`
+	BytesTotal uint64 `protobuf:"varint,66,opt,name=bytes_total,json=bytesTotal,proto3" json:"bytes_total,omitempty"`
+	// With SANDBOX_READY.
+	Ports         []*PublishedPort `protobuf:"bytes,67,rep,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SandboxPhaseDetails) Reset() {
 	*x = SandboxPhaseDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[8]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +1457,7 @@ func (x *SandboxPhaseDetails) String() string {
 func (*SandboxPhaseDetails) ProtoMessage() {}
 
 func (x *SandboxPhaseDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[8]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +1470,7 @@ func (x *SandboxPhaseDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxPhaseDetails.ProtoReflect.Descriptor instead.
 func (*SandboxPhaseDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{8}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SandboxPhaseDetails) GetPhase() string {
@@ -900,6 +1501,119 @@ func (x *SandboxPhaseDetails) GetReason() string {
 	return ""
 }
 
+func (x *SandboxPhaseDetails) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *SandboxPhaseDetails) GetBytesDone() uint64 {
+	if x != nil {
+		return x.BytesDone
+	}
+	return 0
+}
+
+func (x *SandboxPhaseDetails) GetBytesTotal() uint64 {
+	if x != nil {
+		return x.BytesTotal
+	}
+	return 0
+}
+
+func (x *SandboxPhaseDetails) GetPorts() []*PublishedPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+// CommandEventDetails tells how the primary's own command ended; fields as in ExecEventDetails.
+type CommandEventDetails struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExitCode      int32                  `protobuf:"varint,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	ErrorCode     string                 `protobuf:"bytes,3,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	ErrorMessage  string                 `protobuf:"bytes,4,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandEventDetails) Reset() {
+	*x = CommandEventDetails{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandEventDetails) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandEventDetails) ProtoMessage() {}
+
+func (x *CommandEventDetails) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandEventDetails.ProtoReflect.Descriptor instead.
+func (*CommandEventDetails) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *CommandEventDetails) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *CommandEventDetails) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
+func (x *CommandEventDetails) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *CommandEventDetails) GetErrorMessage() string {
+	if x != nil {
+		return x.ErrorMessage
+	}
+	return ""
+}
+
+func (x *CommandEventDetails) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *CommandEventDetails) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
 type ExecEventDetails struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -919,7 +1633,7 @@ type ExecEventDetails struct {
 
 func (x *ExecEventDetails) Reset() {
 	*x = ExecEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[9]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1645,7 @@ func (x *ExecEventDetails) String() string {
 func (*ExecEventDetails) ProtoMessage() {}
 
 func (x *ExecEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[9]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1658,7 @@ func (x *ExecEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEventDetails.ProtoReflect.Descriptor instead.
 func (*ExecEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{9}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecEventDetails) GetExecId() string {
@@ -1014,7 +1728,7 @@ type ServiceEventDetails struct {
 
 func (x *ServiceEventDetails) Reset() {
 	*x = ServiceEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[10]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1740,7 @@ func (x *ServiceEventDetails) String() string {
 func (*ServiceEventDetails) ProtoMessage() {}
 
 func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[10]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1753,7 @@ func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceEventDetails.ProtoReflect.Descriptor instead.
 func (*ServiceEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{10}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ServiceEventDetails) GetServiceName() string {
@@ -1082,6 +1796,7 @@ type SandboxEvent struct {
 	//	*SandboxEvent_SandboxPhase
 	//	*SandboxEvent_Exec
 	//	*SandboxEvent_Service
+	//	*SandboxEvent_Command
 	Details       isSandboxEvent_Details `protobuf_oneof:"details"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1089,7 +1804,7 @@ type SandboxEvent struct {
 
 func (x *SandboxEvent) Reset() {
 	*x = SandboxEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1101,7 +1816,7 @@ func (x *SandboxEvent) String() string {
 func (*SandboxEvent) ProtoMessage() {}
 
 func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1114,7 +1829,7 @@ func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxEvent.ProtoReflect.Descriptor instead.
 func (*SandboxEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{11}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SandboxEvent) GetEventId() string {
@@ -1207,6 +1922,15 @@ func (x *SandboxEvent) GetService() *ServiceEventDetails {
 	return nil
 }
 
+func (x *SandboxEvent) GetCommand() *CommandEventDetails {
+	if x != nil {
+		if x, ok := x.Details.(*SandboxEvent_Command); ok {
+			return x.Command
+		}
+	}
+	return nil
+}
+
 type isSandboxEvent_Details interface {
 	isSandboxEvent_Details()
 }
@@ -1223,11 +1947,17 @@ type SandboxEvent_Service struct {
 	Service *ServiceEventDetails `protobuf:"bytes,11,opt,name=service,proto3,oneof"`
 }
 
+type SandboxEvent_Command struct {
+	Command *CommandEventDetails `protobuf:"bytes,64,opt,name=command,proto3,oneof"`
+}
+
 func (*SandboxEvent_SandboxPhase) isSandboxEvent_Details() {}
 
 func (*SandboxEvent_Exec) isSandboxEvent_Details() {}
 
 func (*SandboxEvent_Service) isSandboxEvent_Details() {}
+
+func (*SandboxEvent_Command) isSandboxEvent_Details() {}
 
 type ExecStatus struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1254,7 +1984,7 @@ type ExecStatus struct {
 
 func (x *ExecStatus) Reset() {
 	*x = ExecStatus{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1996,7 @@ func (x *ExecStatus) String() string {
 func (*ExecStatus) ProtoMessage() {}
 
 func (x *ExecStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +2009,7 @@ func (x *ExecStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStatus.ProtoReflect.Descriptor instead.
 func (*ExecStatus) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{12}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExecStatus) GetExecId() string {
@@ -1400,7 +2130,7 @@ type CreateSandboxRequest struct {
 
 func (x *CreateSandboxRequest) Reset() {
 	*x = CreateSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +2142,7 @@ func (x *CreateSandboxRequest) String() string {
 func (*CreateSandboxRequest) ProtoMessage() {}
 
 func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +2155,7 @@ func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxRequest.ProtoReflect.Descriptor instead.
 func (*CreateSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{13}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateSandboxRequest) GetCreateSpec() *CreateSpec {
@@ -1458,7 +2188,7 @@ type CreateSandboxResponse struct {
 
 func (x *CreateSandboxResponse) Reset() {
 	*x = CreateSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +2200,7 @@ func (x *CreateSandboxResponse) String() string {
 func (*CreateSandboxResponse) ProtoMessage() {}
 
 func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +2213,7 @@ func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxResponse.ProtoReflect.Descriptor instead.
 func (*CreateSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{14}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateSandboxResponse) GetSandbox() *SandboxHandle {
@@ -1502,7 +2232,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +2244,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +2257,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{15}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -1546,7 +2276,7 @@ type GetSandboxResponse struct {
 
 func (x *GetSandboxResponse) Reset() {
 	*x = GetSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +2288,7 @@ func (x *GetSandboxResponse) String() string {
 func (*GetSandboxResponse) ProtoMessage() {}
 
 func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +2301,7 @@ func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxResponse.ProtoReflect.Descriptor instead.
 func (*GetSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{16}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetSandboxResponse) GetSandbox() *SandboxHandle {
@@ -1591,7 +2321,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +2333,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +2346,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListSandboxesRequest) GetIncludeDeleted() bool {
@@ -1643,7 +2373,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +2385,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +2398,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*SandboxHandle {
@@ -1687,7 +2417,7 @@ type ResumeSandboxRequest struct {
 
 func (x *ResumeSandboxRequest) Reset() {
 	*x = ResumeSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +2429,7 @@ func (x *ResumeSandboxRequest) String() string {
 func (*ResumeSandboxRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +2442,7 @@ func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResumeSandboxRequest) GetSandboxId() string {
@@ -1731,7 +2461,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1743,7 +2473,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1756,7 +2486,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -1775,7 +2505,7 @@ type DeleteSandboxRequest struct {
 
 func (x *DeleteSandboxRequest) Reset() {
 	*x = DeleteSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +2517,7 @@ func (x *DeleteSandboxRequest) String() string {
 func (*DeleteSandboxRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +2530,7 @@ func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteSandboxRequest) GetSandboxId() string {
@@ -1819,7 +2549,7 @@ type DeleteSandboxesRequest struct {
 
 func (x *DeleteSandboxesRequest) Reset() {
 	*x = DeleteSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2561,7 @@ func (x *DeleteSandboxesRequest) String() string {
 func (*DeleteSandboxesRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2574,7 @@ func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeleteSandboxesRequest) GetLabelSelector() map[string]string {
@@ -1864,7 +2594,7 @@ type DeleteSandboxesResponse struct {
 
 func (x *DeleteSandboxesResponse) Reset() {
 	*x = DeleteSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2606,7 @@ func (x *DeleteSandboxesResponse) String() string {
 func (*DeleteSandboxesResponse) ProtoMessage() {}
 
 func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2619,7 @@ func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteSandboxesResponse) GetDeletedSandboxIds() []string {
@@ -1915,7 +2645,7 @@ type AcceptedResponse struct {
 
 func (x *AcceptedResponse) Reset() {
 	*x = AcceptedResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2657,7 @@ func (x *AcceptedResponse) String() string {
 func (*AcceptedResponse) ProtoMessage() {}
 
 func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2670,7 @@ func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptedResponse.ProtoReflect.Descriptor instead.
 func (*AcceptedResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AcceptedResponse) GetAccepted() bool {
@@ -1962,7 +2692,7 @@ type SubscribeSandboxEventsRequest struct {
 
 func (x *SubscribeSandboxEventsRequest) Reset() {
 	*x = SubscribeSandboxEventsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2704,7 @@ func (x *SubscribeSandboxEventsRequest) String() string {
 func (*SubscribeSandboxEventsRequest) ProtoMessage() {}
 
 func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2717,7 @@ func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeSandboxEventsRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeSandboxEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SubscribeSandboxEventsRequest) GetSandboxId() string {
@@ -2012,19 +2742,21 @@ func (x *SubscribeSandboxEventsRequest) GetIncludeCurrentSnapshot() bool {
 }
 
 type CreateExecRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	Command       []string               `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
-	Cwd           string                 `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
-	EnvOverrides  map[string]string      `protobuf:"bytes,4,rep,name=env_overrides,json=envOverrides,proto3" json:"env_overrides,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	ExecId        string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId    string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Command      []string               `protobuf:"bytes,2,rep,name=command,proto3" json:"command,omitempty"`
+	Cwd          string                 `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	EnvOverrides map[string]string      `protobuf:"bytes,4,rep,name=env_overrides,json=envOverrides,proto3" json:"env_overrides,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	ExecId       string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// Name or number, optionally ":group"; omitted: the spec's user, else the image's user agbox, else the image's own.
+	User          string `protobuf:"bytes,64,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateExecRequest) Reset() {
 	*x = CreateExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2768,7 @@ func (x *CreateExecRequest) String() string {
 func (*CreateExecRequest) ProtoMessage() {}
 
 func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2781,7 @@ func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecRequest.ProtoReflect.Descriptor instead.
 func (*CreateExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateExecRequest) GetSandboxId() string {
@@ -2087,6 +2819,13 @@ func (x *CreateExecRequest) GetExecId() string {
 	return ""
 }
 
+func (x *CreateExecRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
 type CreateExecResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -2098,7 +2837,7 @@ type CreateExecResponse struct {
 
 func (x *CreateExecResponse) Reset() {
 	*x = CreateExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2849,7 @@ func (x *CreateExecResponse) String() string {
 func (*CreateExecResponse) ProtoMessage() {}
 
 func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2862,7 @@ func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecResponse.ProtoReflect.Descriptor instead.
 func (*CreateExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateExecResponse) GetExecId() string {
@@ -2156,7 +2895,7 @@ type CancelExecRequest struct {
 
 func (x *CancelExecRequest) Reset() {
 	*x = CancelExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2907,7 @@ func (x *CancelExecRequest) String() string {
 func (*CancelExecRequest) ProtoMessage() {}
 
 func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2920,7 @@ func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelExecRequest.ProtoReflect.Descriptor instead.
 func (*CancelExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelExecRequest) GetExecId() string {
@@ -2200,7 +2939,7 @@ type GetExecRequest struct {
 
 func (x *GetExecRequest) Reset() {
 	*x = GetExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2951,7 @@ func (x *GetExecRequest) String() string {
 func (*GetExecRequest) ProtoMessage() {}
 
 func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2964,7 @@ func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecRequest.ProtoReflect.Descriptor instead.
 func (*GetExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetExecRequest) GetExecId() string {
@@ -2244,7 +2983,7 @@ type GetExecResponse struct {
 
 func (x *GetExecResponse) Reset() {
 	*x = GetExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2995,7 @@ func (x *GetExecResponse) String() string {
 func (*GetExecResponse) ProtoMessage() {}
 
 func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +3008,7 @@ func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecResponse.ProtoReflect.Descriptor instead.
 func (*GetExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetExecResponse) GetExec() *ExecStatus {
@@ -2288,7 +3027,7 @@ type ListActiveExecsRequest struct {
 
 func (x *ListActiveExecsRequest) Reset() {
 	*x = ListActiveExecsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +3039,7 @@ func (x *ListActiveExecsRequest) String() string {
 func (*ListActiveExecsRequest) ProtoMessage() {}
 
 func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +3052,7 @@ func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListActiveExecsRequest) GetSandboxId() string {
@@ -2332,7 +3071,7 @@ type ListActiveExecsResponse struct {
 
 func (x *ListActiveExecsResponse) Reset() {
 	*x = ListActiveExecsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +3083,7 @@ func (x *ListActiveExecsResponse) String() string {
 func (*ListActiveExecsResponse) ProtoMessage() {}
 
 func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +3096,7 @@ func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListActiveExecsResponse) GetExecs() []*ExecStatus {
@@ -2372,10 +3111,12 @@ var File_agbox_v1_agbox_proto protoreflect.FileDescriptor
 const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"\x14agbox/v1/agbox.proto\x12\bagbox.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\r\n" +
-	"\vPingRequest\"@\n" +
+	"\vPingRequest\"\x89\x01\n" +
 	"\fPingResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
-	"\x06daemon\x18\x02 \x01(\tR\x06daemon\"W\n" +
+	"\x06daemon\x18\x02 \x01(\tR\x06daemon\x12\x1a\n" +
+	"\bisolated\x18@ \x01(\bR\bisolated\x12+\n" +
+	"\x11isolation_problem\x18A \x01(\tR\x10isolationProblem\"W\n" +
 	"\tMountSpec\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1a\n" +
@@ -2390,16 +3131,45 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x18\n" +
 	"\aretries\x18\x04 \x01(\rR\aretries\x12<\n" +
 	"\fstart_period\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\vstartPeriod\x12@\n" +
-	"\x0estart_interval\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rstartInterval\"\x97\x02\n" +
+	"\x0estart_interval\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\rstartInterval\"\xc3\x04\n" +
 	"\vServiceSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05image\x18\x02 \x01(\tR\x05image\x123\n" +
 	"\x04envs\x18\x03 \x03(\v2\x1f.agbox.v1.ServiceSpec.EnvsEntryR\x04envs\x12=\n" +
 	"\vhealthcheck\x18\x04 \x01(\v2\x1b.agbox.v1.HealthcheckConfigR\vhealthcheck\x121\n" +
-	"\x15post_start_on_primary\x18\x05 \x03(\tR\x12postStartOnPrimary\x1a7\n" +
+	"\x15post_start_on_primary\x18\x05 \x03(\tR\x12postStartOnPrimary\x12\x1b\n" +
+	"\tcpu_limit\x18@ \x01(\x01R\bcpuLimit\x12!\n" +
+	"\fmemory_limit\x18A \x01(\x03R\vmemoryLimit\x12\x1d\n" +
+	"\n" +
+	"pids_limit\x18B \x01(\x03R\tpidsLimit\x12\x1d\n" +
+	"\n" +
+	"disk_limit\x18C \x01(\x03R\tdiskLimit\x12\x19\n" +
+	"\bshm_size\x18D \x01(\x03R\ashmSize\x12)\n" +
+	"\x05tmpfs\x18E \x03(\v2\x13.agbox.v1.TmpfsSpecR\x05tmpfs\x12\x18\n" +
+	"\acommand\x18F \x03(\tR\acommand\x12\x12\n" +
+	"\x04user\x18G \x01(\tR\x04user\x12\x17\n" +
+	"\acap_add\x18H \x03(\tR\x06capAdd\x12\x1f\n" +
+	"\vpull_policy\x18I \x01(\tR\n" +
+	"pullPolicy\x1a7\n" +
 	"\tEnvsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc0\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"7\n" +
+	"\tTmpfsSpec\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\"\x83\x01\n" +
+	"\bPortSpec\x12%\n" +
+	"\x0econtainer_port\x18\x01 \x01(\rR\rcontainerPort\x12\x1b\n" +
+	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x17\n" +
+	"\ahost_ip\x18\x03 \x01(\tR\x06hostIp\x12\x1a\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"U\n" +
+	"\vNetworkSpec\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x122\n" +
+	"\x05allow\x18\x02 \x03(\v2\x1c.agbox.v1.NetworkDestinationR\x05allow\"Z\n" +
+	"\x12NetworkDestination\x12\x12\n" +
+	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
+	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x1a\n" +
+	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\x9c\n" +
+	"\n" +
 	"\n" +
 	"CreateSpec\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12+\n" +
@@ -2410,13 +3180,40 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x11optional_services\x18\x06 \x03(\v2\x15.agbox.v1.ServiceSpecR\x10optionalServices\x128\n" +
 	"\x06labels\x18\a \x03(\v2 .agbox.v1.CreateSpec.LabelsEntryR\x06labels\x122\n" +
 	"\x04envs\x18\b \x03(\v2\x1e.agbox.v1.CreateSpec.EnvsEntryR\x04envs\x124\n" +
-	"\bidle_ttl\x18\t \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x1a9\n" +
+	"\bidle_ttl\x18\t \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x12\x18\n" +
+	"\acommand\x18@ \x03(\tR\acommand\x12\x12\n" +
+	"\x04user\x18A \x01(\tR\x04user\x12\x1f\n" +
+	"\vworking_dir\x18B \x01(\tR\n" +
+	"workingDir\x12(\n" +
+	"\x05ports\x18C \x03(\v2\x12.agbox.v1.PortSpecR\x05ports\x12\x1b\n" +
+	"\tcpu_limit\x18D \x01(\x01R\bcpuLimit\x12!\n" +
+	"\fmemory_limit\x18E \x01(\x03R\vmemoryLimit\x12\x1d\n" +
+	"\n" +
+	"pids_limit\x18F \x01(\x03R\tpidsLimit\x12\x1d\n" +
+	"\n" +
+	"disk_limit\x18G \x01(\x03R\tdiskLimit\x12\x12\n" +
+	"\x04gpus\x18H \x01(\tR\x04gpus\x12\x19\n" +
+	"\bshm_size\x18I \x01(\x03R\ashmSize\x12)\n" +
+	"\x05tmpfs\x18J \x03(\v2\x13.agbox.v1.TmpfsSpecR\x05tmpfs\x12$\n" +
+	"\x0eread_only_root\x18K \x01(\bR\freadOnlyRoot\x12\x1f\n" +
+	"\vpull_policy\x18L \x01(\tR\n" +
+	"pullPolicy\x12/\n" +
+	"\anetwork\x18M \x01(\v2\x15.agbox.v1.NetworkSpecR\anetwork\x12\x1a\n" +
+	"\bhostname\x18N \x01(\tR\bhostname\x12E\n" +
+	"\vextra_hosts\x18O \x03(\v2$.agbox.v1.CreateSpec.ExtraHostsEntryR\n" +
+	"extraHosts\x12\x17\n" +
+	"\acap_add\x18P \x03(\tR\x06capAdd\x120\n" +
+	"\x14allow_new_privileges\x18Q \x01(\bR\x12allowNewPrivileges\x12$\n" +
+	"\x0eon_command_end\x18R \x01(\tR\fonCommandEnd\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a7\n" +
 	"\tEnvsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe7\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
+	"\x0fExtraHostsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x05\n" +
 	"\rSandboxHandle\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12,\n" +
@@ -2432,16 +3229,37 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"error_code\x18\t \x01(\tR\terrorCode\x12#\n" +
 	"\rerror_message\x18\n" +
 	" \x01(\tR\ferrorMessage\x12D\n" +
-	"\x10state_changed_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x0estateChangedAt\x1a9\n" +
+	"\x10state_changed_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x0estateChangedAt\x12-\n" +
+	"\x05ports\x18@ \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x87\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
+	"\rPublishedPort\x12%\n" +
+	"\x0econtainer_port\x18\x01 \x01(\rR\rcontainerPort\x12\x1b\n" +
+	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x17\n" +
+	"\ahost_ip\x18\x03 \x01(\tR\x06hostIp\x12\x1a\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\x8c\x02\n" +
 	"\x13SandboxPhaseDetails\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1d\n" +
 	"\n" +
 	"error_code\x18\x02 \x01(\tR\terrorCode\x12#\n" +
 	"\rerror_message\x18\x03 \x01(\tR\ferrorMessage\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xca\x02\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05image\x18@ \x01(\tR\x05image\x12\x1d\n" +
+	"\n" +
+	"bytes_done\x18A \x01(\x04R\tbytesDone\x12\x1f\n" +
+	"\vbytes_total\x18B \x01(\x04R\n" +
+	"bytesTotal\x12-\n" +
+	"\x05ports\x18C \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\"\x80\x02\n" +
+	"\x13CommandEventDetails\x12\x1b\n" +
+	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\x03 \x01(\tR\terrorCode\x12#\n" +
+	"\rerror_message\x18\x04 \x01(\tR\ferrorMessage\x129\n" +
+	"\n" +
+	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
+	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xca\x02\n" +
 	"\x10ExecEventDetails\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x122\n" +
@@ -2458,7 +3276,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\fservice_name\x18\x01 \x01(\tR\vserviceName\x12\x1d\n" +
 	"\n" +
 	"error_code\x18\x02 \x01(\tR\terrorCode\x12#\n" +
-	"\rerror_message\x18\x03 \x01(\tR\ferrorMessage\"\x84\x04\n" +
+	"\rerror_message\x18\x03 \x01(\tR\ferrorMessage\"\xbf\x04\n" +
 	"\fSandboxEvent\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1d\n" +
@@ -2474,7 +3292,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\rsandbox_phase\x18\t \x01(\v2\x1d.agbox.v1.SandboxPhaseDetailsH\x00R\fsandboxPhase\x120\n" +
 	"\x04exec\x18\n" +
 	" \x01(\v2\x1a.agbox.v1.ExecEventDetailsH\x00R\x04exec\x129\n" +
-	"\aservice\x18\v \x01(\v2\x1d.agbox.v1.ServiceEventDetailsH\x00R\aserviceB\t\n" +
+	"\aservice\x18\v \x01(\v2\x1d.agbox.v1.ServiceEventDetailsH\x00R\aservice\x129\n" +
+	"\acommand\x18@ \x01(\v2\x1d.agbox.v1.CommandEventDetailsH\x00R\acommandB\t\n" +
 	"\adetails\"\x85\x05\n" +
 	"\n" +
 	"ExecStatus\x12\x17\n" +
@@ -2544,14 +3363,15 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12#\n" +
 	"\rfrom_sequence\x18\x02 \x01(\x04R\ffromSequence\x128\n" +
-	"\x18include_current_snapshot\x18\x03 \x01(\bR\x16includeCurrentSnapshot\"\x8c\x02\n" +
+	"\x18include_current_snapshot\x18\x03 \x01(\bR\x16includeCurrentSnapshot\"\xa0\x02\n" +
 	"\x11CreateExecRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x18\n" +
 	"\acommand\x18\x02 \x03(\tR\acommand\x12\x10\n" +
 	"\x03cwd\x18\x03 \x01(\tR\x03cwd\x12R\n" +
 	"\renv_overrides\x18\x04 \x03(\v2-.agbox.v1.CreateExecRequest.EnvOverridesEntryR\fenvOverrides\x12\x17\n" +
-	"\aexec_id\x18\x05 \x01(\tR\x06execId\x1a?\n" +
+	"\aexec_id\x18\x05 \x01(\tR\x06execId\x12\x12\n" +
+	"\x04user\x18@ \x01(\tR\x04user\x1a?\n" +
 	"\x11EnvOverridesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"}\n" +
@@ -2578,7 +3398,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x14SANDBOX_STATE_FAILED\x10\x03\x12\x19\n" +
 	"\x15SANDBOX_STATE_STOPPED\x10\x04\x12\x1a\n" +
 	"\x16SANDBOX_STATE_DELETING\x10\x05\x12\x19\n" +
-	"\x15SANDBOX_STATE_DELETED\x10\x06*\xe0\x02\n" +
+	"\x15SANDBOX_STATE_DELETED\x10\x06*\xfb\x02\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SANDBOX_ACCEPTED\x10\x01\x12\x15\n" +
@@ -2595,7 +3415,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\vEXEC_FAILED\x10\v\x12\x12\n" +
 	"\x0eEXEC_CANCELLED\x10\f\x12\x19\n" +
 	"\x15SANDBOX_SERVICE_READY\x10\r\x12\x1a\n" +
-	"\x16SANDBOX_SERVICE_FAILED\x10\x0e*\x89\x01\n" +
+	"\x16SANDBOX_SERVICE_FAILED\x10\x0e\x12\x19\n" +
+	"\x15SANDBOX_COMMAND_ENDED\x10@*\x89\x01\n" +
 	"\tExecState\x12\x1a\n" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_RUNNING\x10\x01\x12\x17\n" +
@@ -2633,7 +3454,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -2644,117 +3465,135 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*CopySpec)(nil),                      // 6: agbox.v1.CopySpec
 	(*HealthcheckConfig)(nil),             // 7: agbox.v1.HealthcheckConfig
 	(*ServiceSpec)(nil),                   // 8: agbox.v1.ServiceSpec
-	(*CreateSpec)(nil),                    // 9: agbox.v1.CreateSpec
-	(*SandboxHandle)(nil),                 // 10: agbox.v1.SandboxHandle
-	(*SandboxPhaseDetails)(nil),           // 11: agbox.v1.SandboxPhaseDetails
-	(*ExecEventDetails)(nil),              // 12: agbox.v1.ExecEventDetails
-	(*ServiceEventDetails)(nil),           // 13: agbox.v1.ServiceEventDetails
-	(*SandboxEvent)(nil),                  // 14: agbox.v1.SandboxEvent
-	(*ExecStatus)(nil),                    // 15: agbox.v1.ExecStatus
-	(*CreateSandboxRequest)(nil),          // 16: agbox.v1.CreateSandboxRequest
-	(*CreateSandboxResponse)(nil),         // 17: agbox.v1.CreateSandboxResponse
-	(*GetSandboxRequest)(nil),             // 18: agbox.v1.GetSandboxRequest
-	(*GetSandboxResponse)(nil),            // 19: agbox.v1.GetSandboxResponse
-	(*ListSandboxesRequest)(nil),          // 20: agbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),         // 21: agbox.v1.ListSandboxesResponse
-	(*ResumeSandboxRequest)(nil),          // 22: agbox.v1.ResumeSandboxRequest
-	(*StopSandboxRequest)(nil),            // 23: agbox.v1.StopSandboxRequest
-	(*DeleteSandboxRequest)(nil),          // 24: agbox.v1.DeleteSandboxRequest
-	(*DeleteSandboxesRequest)(nil),        // 25: agbox.v1.DeleteSandboxesRequest
-	(*DeleteSandboxesResponse)(nil),       // 26: agbox.v1.DeleteSandboxesResponse
-	(*AcceptedResponse)(nil),              // 27: agbox.v1.AcceptedResponse
-	(*SubscribeSandboxEventsRequest)(nil), // 28: agbox.v1.SubscribeSandboxEventsRequest
-	(*CreateExecRequest)(nil),             // 29: agbox.v1.CreateExecRequest
-	(*CreateExecResponse)(nil),            // 30: agbox.v1.CreateExecResponse
-	(*CancelExecRequest)(nil),             // 31: agbox.v1.CancelExecRequest
-	(*GetExecRequest)(nil),                // 32: agbox.v1.GetExecRequest
-	(*GetExecResponse)(nil),               // 33: agbox.v1.GetExecResponse
-	(*ListActiveExecsRequest)(nil),        // 34: agbox.v1.ListActiveExecsRequest
-	(*ListActiveExecsResponse)(nil),       // 35: agbox.v1.ListActiveExecsResponse
-	nil,                                   // 36: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 37: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 38: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 39: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 40: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 41: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 42: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 43: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	(*durationpb.Duration)(nil),           // 44: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 45: google.protobuf.Timestamp
+	(*TmpfsSpec)(nil),                     // 9: agbox.v1.TmpfsSpec
+	(*PortSpec)(nil),                      // 10: agbox.v1.PortSpec
+	(*NetworkSpec)(nil),                   // 11: agbox.v1.NetworkSpec
+	(*NetworkDestination)(nil),            // 12: agbox.v1.NetworkDestination
+	(*CreateSpec)(nil),                    // 13: agbox.v1.CreateSpec
+	(*SandboxHandle)(nil),                 // 14: agbox.v1.SandboxHandle
+	(*PublishedPort)(nil),                 // 15: agbox.v1.PublishedPort
+	(*SandboxPhaseDetails)(nil),           // 16: agbox.v1.SandboxPhaseDetails
+	(*CommandEventDetails)(nil),           // 17: agbox.v1.CommandEventDetails
+	(*ExecEventDetails)(nil),              // 18: agbox.v1.ExecEventDetails
+	(*ServiceEventDetails)(nil),           // 19: agbox.v1.ServiceEventDetails
+	(*SandboxEvent)(nil),                  // 20: agbox.v1.SandboxEvent
+	(*ExecStatus)(nil),                    // 21: agbox.v1.ExecStatus
+	(*CreateSandboxRequest)(nil),          // 22: agbox.v1.CreateSandboxRequest
+	(*CreateSandboxResponse)(nil),         // 23: agbox.v1.CreateSandboxResponse
+	(*GetSandboxRequest)(nil),             // 24: agbox.v1.GetSandboxRequest
+	(*GetSandboxResponse)(nil),            // 25: agbox.v1.GetSandboxResponse
+	(*ListSandboxesRequest)(nil),          // 26: agbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),         // 27: agbox.v1.ListSandboxesResponse
+	(*ResumeSandboxRequest)(nil),          // 28: agbox.v1.ResumeSandboxRequest
+	(*StopSandboxRequest)(nil),            // 29: agbox.v1.StopSandboxRequest
+	(*DeleteSandboxRequest)(nil),          // 30: agbox.v1.DeleteSandboxRequest
+	(*DeleteSandboxesRequest)(nil),        // 31: agbox.v1.DeleteSandboxesRequest
+	(*DeleteSandboxesResponse)(nil),       // 32: agbox.v1.DeleteSandboxesResponse
+	(*AcceptedResponse)(nil),              // 33: agbox.v1.AcceptedResponse
+	(*SubscribeSandboxEventsRequest)(nil), // 34: agbox.v1.SubscribeSandboxEventsRequest
+	(*CreateExecRequest)(nil),             // 35: agbox.v1.CreateExecRequest
+	(*CreateExecResponse)(nil),            // 36: agbox.v1.CreateExecResponse
+	(*CancelExecRequest)(nil),             // 37: agbox.v1.CancelExecRequest
+	(*GetExecRequest)(nil),                // 38: agbox.v1.GetExecRequest
+	(*GetExecResponse)(nil),               // 39: agbox.v1.GetExecResponse
+	(*ListActiveExecsRequest)(nil),        // 40: agbox.v1.ListActiveExecsRequest
+	(*ListActiveExecsResponse)(nil),       // 41: agbox.v1.ListActiveExecsResponse
+	nil,                                   // 42: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 43: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 44: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 45: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 46: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 47: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 48: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 49: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 50: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	(*durationpb.Duration)(nil),           // 51: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 52: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
-	44, // 0: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	44, // 1: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	44, // 2: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	44, // 3: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	36, // 4: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	51, // 0: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	51, // 1: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	51, // 2: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	51, // 3: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	42, // 4: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	7,  // 5: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
-	5,  // 6: agbox.v1.CreateSpec.mounts:type_name -> agbox.v1.MountSpec
-	6,  // 7: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
-	8,  // 8: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
-	8,  // 9: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	37, // 10: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	38, // 11: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	44, // 12: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
-	0,  // 13: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
-	8,  // 14: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
-	8,  // 15: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	39, // 16: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	45, // 17: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	45, // 18: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
-	2,  // 19: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	45, // 20: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	45, // 21: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	1,  // 22: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	45, // 23: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
-	0,  // 24: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
-	11, // 25: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
-	12, // 26: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
-	13, // 27: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
-	2,  // 28: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	40, // 29: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	45, // 30: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	45, // 31: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
-	9,  // 32: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	10, // 33: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	10, // 34: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	41, // 35: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	10, // 36: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	42, // 37: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	43, // 38: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	15, // 39: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	15, // 40: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	3,  // 41: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	16, // 42: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	18, // 43: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	20, // 44: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	22, // 45: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	23, // 46: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	24, // 47: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	25, // 48: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	28, // 49: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	29, // 50: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	31, // 51: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	32, // 52: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	34, // 53: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	4,  // 54: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	17, // 55: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	19, // 56: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	21, // 57: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	27, // 58: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	27, // 59: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	27, // 60: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	26, // 61: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	14, // 62: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	30, // 63: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	27, // 64: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	33, // 65: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	35, // 66: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	54, // [54:67] is the sub-list for method output_type
-	41, // [41:54] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	9,  // 6: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
+	12, // 7: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
+	5,  // 8: agbox.v1.CreateSpec.mounts:type_name -> agbox.v1.MountSpec
+	6,  // 9: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
+	8,  // 10: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
+	8,  // 11: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
+	43, // 12: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	44, // 13: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	51, // 14: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	10, // 15: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
+	9,  // 16: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
+	11, // 17: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
+	45, // 18: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	0,  // 19: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
+	8,  // 20: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
+	8,  // 21: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
+	46, // 22: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	52, // 23: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	52, // 24: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	15, // 25: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
+	15, // 26: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
+	52, // 27: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	52, // 28: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	2,  // 29: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
+	52, // 30: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	52, // 31: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	1,  // 32: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
+	52, // 33: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	0,  // 34: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
+	16, // 35: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
+	18, // 36: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
+	19, // 37: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
+	17, // 38: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
+	2,  // 39: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
+	47, // 40: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	52, // 41: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	52, // 42: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	13, // 43: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	14, // 44: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	14, // 45: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	48, // 46: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	14, // 47: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
+	49, // 48: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	50, // 49: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	21, // 50: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	21, // 51: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	3,  // 52: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	22, // 53: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	24, // 54: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	26, // 55: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	28, // 56: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	29, // 57: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	30, // 58: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	31, // 59: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	34, // 60: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	35, // 61: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	37, // 62: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	38, // 63: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	40, // 64: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	4,  // 65: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	23, // 66: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	25, // 67: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	27, // 68: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	33, // 69: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	33, // 70: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	33, // 71: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	32, // 72: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	20, // 73: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	36, // 74: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	33, // 75: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	39, // 76: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	41, // 77: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	65, // [65:78] is the sub-list for method output_type
+	52, // [52:65] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -2762,19 +3601,20 @@ func file_agbox_v1_agbox_proto_init() {
 	if File_agbox_v1_agbox_proto != nil {
 		return
 	}
-	file_agbox_v1_agbox_proto_msgTypes[11].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[17].OneofWrappers = []any{
 		(*SandboxEvent_SandboxPhase)(nil),
 		(*SandboxEvent_Exec)(nil),
 		(*SandboxEvent_Service)(nil),
+		(*SandboxEvent_Command)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[31].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   41,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

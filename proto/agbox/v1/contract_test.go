@@ -30,7 +30,9 @@ func TestContract(t *testing.T) {
 		}
 	}
 	for _, line := range got {
-		if !slices.Contains(want, line) && !strings.HasPrefix(line, "rpc ") {
+		words := strings.SplitN(line, " ", 3) // kind, name, rest
+		known := func(in string) bool { return strings.HasPrefix(in, words[0]+" "+words[1]+" ") }
+		if !slices.Contains(want, line) && words[0] != "rpc" && slices.ContainsFunc(want, known) {
 			t.Errorf("not in the contract, and below %d: %s", additions, line)
 		}
 	}

@@ -40,7 +40,11 @@ type Checkpoint struct {
 	ErrorCode    string                 `protobuf:"bytes,8,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
 	ErrorMessage string                 `protobuf:"bytes,9,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
 	// Running execs, by id, with the time each was accepted.
-	Running       map[string]*timestamppb.Timestamp `protobuf:"bytes,10,rep,name=running,proto3" json:"running,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Running map[string]*timestamppb.Timestamp `protobuf:"bytes,10,rep,name=running,proto3" json:"running,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// lifecycle.ServiceState of each service that was told of, by name.
+	Services      map[string]int32    `protobuf:"bytes,11,rep,name=services,proto3" json:"services,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Ports         []*v1.PublishedPort `protobuf:"bytes,12,rep,name=ports,proto3" json:"ports,omitempty"`
+	CommandEnded  bool                `protobuf:"varint,13,opt,name=command_ended,json=commandEnded,proto3" json:"command_ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -145,6 +149,27 @@ func (x *Checkpoint) GetRunning() map[string]*timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Checkpoint) GetServices() map[string]int32 {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetPorts() []*v1.PublishedPort {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetCommandEnded() bool {
+	if x != nil {
+		return x.CommandEnded
+	}
+	return false
+}
+
 // ExecEnd tells where the end of an exec is recorded.
 type ExecEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -247,7 +272,7 @@ var File_agbox_journal_v1_journal_proto protoreflect.FileDescriptor
 
 const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\x04\n" +
+	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x05\n" +
 	"\n" +
 	"Checkpoint\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12,\n" +
@@ -263,10 +288,16 @@ const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"error_code\x18\b \x01(\tR\terrorCode\x12#\n" +
 	"\rerror_message\x18\t \x01(\tR\ferrorMessage\x12C\n" +
 	"\arunning\x18\n" +
-	" \x03(\v2).agbox.journal.v1.Checkpoint.RunningEntryR\arunning\x1aV\n" +
+	" \x03(\v2).agbox.journal.v1.Checkpoint.RunningEntryR\arunning\x12F\n" +
+	"\bservices\x18\v \x03(\v2*.agbox.journal.v1.Checkpoint.ServicesEntryR\bservices\x12-\n" +
+	"\x05ports\x18\f \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\x12#\n" +
+	"\rcommand_ended\x18\r \x01(\bR\fcommandEnded\x1aV\n" +
 	"\fRunningEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01\"D\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01\x1a;\n" +
+	"\rServicesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"D\n" +
 	"\aExecEnd\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1a\n" +
@@ -287,27 +318,31 @@ func file_agbox_journal_v1_journal_proto_rawDescGZIP() []byte {
 	return file_agbox_journal_v1_journal_proto_rawDescData
 }
 
-var file_agbox_journal_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_agbox_journal_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_agbox_journal_v1_journal_proto_goTypes = []any{
 	(*Checkpoint)(nil),            // 0: agbox.journal.v1.Checkpoint
 	(*ExecEnd)(nil),               // 1: agbox.journal.v1.ExecEnd
 	(*RequestMark)(nil),           // 2: agbox.journal.v1.RequestMark
 	nil,                           // 3: agbox.journal.v1.Checkpoint.RunningEntry
-	(v1.SandboxState)(0),          // 4: agbox.v1.SandboxState
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	nil,                           // 4: agbox.journal.v1.Checkpoint.ServicesEntry
+	(v1.SandboxState)(0),          // 5: agbox.v1.SandboxState
+	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*v1.PublishedPort)(nil),      // 7: agbox.v1.PublishedPort
 }
 var file_agbox_journal_v1_journal_proto_depIdxs = []int32{
-	4, // 0: agbox.journal.v1.Checkpoint.phase:type_name -> agbox.v1.SandboxState
-	5, // 1: agbox.journal.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	5, // 2: agbox.journal.v1.Checkpoint.changed_at:type_name -> google.protobuf.Timestamp
-	5, // 3: agbox.journal.v1.Checkpoint.active_at:type_name -> google.protobuf.Timestamp
+	5, // 0: agbox.journal.v1.Checkpoint.phase:type_name -> agbox.v1.SandboxState
+	6, // 1: agbox.journal.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	6, // 2: agbox.journal.v1.Checkpoint.changed_at:type_name -> google.protobuf.Timestamp
+	6, // 3: agbox.journal.v1.Checkpoint.active_at:type_name -> google.protobuf.Timestamp
 	3, // 4: agbox.journal.v1.Checkpoint.running:type_name -> agbox.journal.v1.Checkpoint.RunningEntry
-	5, // 5: agbox.journal.v1.Checkpoint.RunningEntry.value:type_name -> google.protobuf.Timestamp
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	4, // 5: agbox.journal.v1.Checkpoint.services:type_name -> agbox.journal.v1.Checkpoint.ServicesEntry
+	7, // 6: agbox.journal.v1.Checkpoint.ports:type_name -> agbox.v1.PublishedPort
+	6, // 7: agbox.journal.v1.Checkpoint.RunningEntry.value:type_name -> google.protobuf.Timestamp
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_agbox_journal_v1_journal_proto_init() }
@@ -321,7 +356,7 @@ func file_agbox_journal_v1_journal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_journal_v1_journal_proto_rawDesc), len(file_agbox_journal_v1_journal_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
