@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ const lockWait = 2 * time.Second
 // DB is the open database. All methods may be called from any goroutine.
 type DB struct {
 	bolt    *bbolt.DB
+	path    string
 	queue   chan *write
 	closing chan struct{}
 	written sync.WaitGroup
@@ -27,11 +29,20 @@ type DB struct {
 }
 
 // Open opens or creates the database at path with mode 0600 and starts its writer. It fails with ErrLocked
-// when another process holds it and with ErrCorrupt when the file cannot be read; both name the path.
+// when another process holds it, with ErrCorrupt when the file cannot be read and with ErrNoSpace when its disk is
+// full. Every error names the path and what to do.
 //
 // A file that is mostly free pages is compacted first.
-func Open(path string) (*DB, error) {
+func Open(path string) (db *DB, err error) {
+	defer catchDamage(path, &err)
+	if err := verify(path); err != nil {
+		return nil, openError(path, err)
+	}
+	_, found := os.Stat(path)
 	bolt, err := openFile(path)
+	if err != nil && noSpace(err) && errors.Is(found, os.ErrNotExist) {
+		err = errors.Join(err, os.Remove(path)) // or what could be written of it would count as damaged
+	}
 	if err != nil {
 		return nil, openError(path, err)
 	}
@@ -41,7 +52,7 @@ func Open(path string) (*DB, error) {
 	if bolt, err = compact(bolt, path); err != nil {
 		return nil, openError(path, err)
 	}
-	db := &DB{bolt: bolt, queue: make(chan *write), closing: make(chan struct{})}
+	db = &DB{bolt: bolt, path: path, queue: make(chan *write), closing: make(chan struct{})}
 	db.changes.waiting = map[string]chan struct{}{}
 	db.written.Add(1)
 	go db.writeLoop()
@@ -60,15 +71,23 @@ func openError(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%w: %s is held by another process: is agboxd already running?", ErrLocked, path)
+	case errors.Is(err, ErrCorrupt):
+		return err
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
-		return fmt.Errorf("%w: %s: %w: restore a copy of it, or move it away to start with an empty one", ErrCorrupt, path, err)
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return corrupt(path, err)
+	case noSpace(err):
 		return fmt.Errorf("%w: %s: %w: free space on its disk", ErrNoSpace, path, err)
 	case errors.Is(err, syscall.EROFS), errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("persist: cannot write %s: %w: make its directory writable, or set XDG_DATA_HOME to another", path, err)
 	default:
-		return fmt.Errorf("persist: cannot open %s: %w", path, err)
+		return fmt.Errorf("persist: cannot open %s: %w: make it a file that agboxd can read and write, or set XDG_DATA_HOME to another directory", path, err)
 	}
+}
+
+func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+func corrupt(path string, cause error) error {
+	return fmt.Errorf("%w: %s: %w: restore a copy of it, or move it away to start with an empty one", ErrCorrupt, path, cause)
 }
 
 // Close records what was already handed in, wakes every reader that waits for a change, and closes the
@@ -84,21 +103,29 @@ func (db *DB) Close() error {
 	return err
 }
 
-func (db *DB) view(fn func(*bbolt.Tx) error) error {
-	err := db.bolt.View(fn)
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+func (db *DB) view(fn func(*bbolt.Tx) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer catchDamage(db.path, &err)
+	err = db.bolt.View(fn)
+	switch {
+	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
 		return ErrClosed
+	case errors.Is(err, ErrCorrupt):
+		return corrupt(db.path, err)
 	}
 	return err
 }
 
-func writeError(err error) error {
+func (db *DB) writeError(err error) error {
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w: %w: free space on its disk, nothing was recorded", ErrNoSpace, err)
+	case noSpace(err):
+		return fmt.Errorf("%w: %s: %w: free space on its disk and ask again, nothing was recorded", ErrNoSpace, db.path, err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: %s: %w: make its file system writable again (the kernel's log tells why it is not), "+
+			"restart agboxd and ask again, nothing was recorded", ErrNoSpace, db.path, err)
 	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
 		return ErrClosed
 	default:
-		return fmt.Errorf("persist: write failed: %w", err)
+		return fmt.Errorf("persist: write failed: %s: %w", db.path, err)
 	}
 }

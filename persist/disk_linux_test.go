@@ -68,6 +68,22 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// TestNoSpaceToBegin: a first start on a full disk leaves nothing behind that would keep the next from succeeding.
+func TestNoSpaceToBegin(t *testing.T) {
+	dir := smallDisk(t, "size=8k")
+	path := filepath.Join(dir, "ids.db")
+	if err := os.WriteFile(filepath.Join(dir, "filler"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		refusedFile(t, path, persist.ErrNoSpace, "free space")
+	}
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=4m"); err != nil {
+		t.Fatal(err)
+	}
+	must(t, open(t, path), create("box-1"))
+}
+
 func TestReadOnlyDisk(t *testing.T) {
 	dir := smallDisk(t, "size=4m")
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {

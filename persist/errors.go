@@ -9,8 +9,8 @@ var (
 	ErrCorrupt = errors.New("persist: database is damaged")
 	// ErrClosed: Close was called; nothing was recorded.
 	ErrClosed = errors.New("persist: database is closed")
-	// ErrNoSpace: the disk is full; nothing was recorded and the same call may succeed later.
-	ErrNoSpace = errors.New("persist: no space left for the database")
+	// ErrNoSpace: the disk is full, or read-only; nothing was recorded and the same call may succeed later.
+	ErrNoSpace = errors.New("persist: the database takes no writes")
 
 	// ErrSandboxIDTaken and ErrExecIDTaken: the id was used before, in this or an earlier life.
 	ErrSandboxIDTaken = errors.New("persist: sandbox id was used before")

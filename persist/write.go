@@ -144,7 +144,7 @@ func (db *DB) commit(group []*write) {
 	}
 	for _, w := range group {
 		if err != nil {
-			w.err = writeError(err)
+			w.err = db.writeError(err)
 		}
 		if w.err == nil && w.changed != "" {
 			db.changes.wake(w.changed)

@@ -1,0 +1,386 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/server/servertest"
+)
+
+// works fails the test unless an ordinary client is served in full.
+func works(t *testing.T, d *servertest.Daemon, id string) {
+	t.Helper()
+	if end, stdout, _ := d.Exec(id, "echo", "served"); end.ExitCode != 0 || stdout != "served\n" {
+		t.Errorf("an ordinary exec ends with %v, %q", end, stdout)
+	}
+}
+
+// longLog gives a sandbox of a READY sandbox's log that many more events, and returns the newest sequence.
+func longLog(t *testing.T, d *servertest.Daemon, id string, events int) uint64 {
+	t.Helper()
+	d.Stop()
+	defer d.StartAgain()
+	db, err := persist.Open(filepath.Join(d.Dir(), "ids.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, newest, err := db.Bounds(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	for range events / 1000 {
+		entry := persist.Entry{SandboxID: id, After: newest, At: at}
+		for range 1000 {
+			newest++
+			entry.Events = append(entry.Events, &agboxv1.SandboxEvent{
+				EventId: fmt.Sprintf("%036d", newest), Sequence: newest, SandboxId: id, OccurredAt: timestamppb.New(at),
+				EventType: agboxv1.EventType_SANDBOX_SERVICE_READY, SandboxState: agboxv1.SandboxState_SANDBOX_STATE_READY,
+				Details: &agboxv1.SandboxEvent_Service{Service: &agboxv1.ServiceEventDetails{ServiceName: "database"}},
+			})
+		}
+		if err := db.Append(entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return newest
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc + stats.StackInuse
+}
+
+// TestSubscribersThatNeverRead: each is an old cursor and costs no more than the log's next few events.
+func TestSubscribersThatNeverRead(t *testing.T) {
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{})
+	longLog(t, d, id, 50_000)
+	works(t, d, id)
+	const subscribers, bound = 200, 256 << 10
+	before := heap()
+	// This one opens no window, so nothing but the headers of an answer can be sent.
+	w := dialWire(t, d.Socket(), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+	for i := range uint32(subscribers) {
+		if err := w.subscribe(2*i+1, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := 0
+	if err := w.until(func(frame http2.Frame) bool {
+		if _, ok := frame.(*http2.DataFrame); ok {
+			t.Error("data was sent into a closed window")
+		}
+		if _, ok := frame.(*http2.HeadersFrame); ok {
+			answers++
+		}
+		return answers == subscribers
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// From here on it does not even read the socket.
+	works(t, d, id)
+	if grown := int64(heap()) - int64(before); grown > subscribers*bound {
+		t.Errorf("%d subscribers that never read hold %d bytes", subscribers, grown)
+	} else {
+		t.Logf("%d bytes for each of %d subscribers that never read", grown/subscribers, subscribers)
+	}
+	stream := follow(t, d, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id})
+	for want := uint64(1); want <= 50_000; want++ {
+		if event := next(t, stream); event.Sequence != want {
+			t.Fatalf("in place of event %d comes %v", want, event)
+		}
+	}
+}
+
+// TestThousandSubscribers: each gets every event once and in order.
+func TestThousandSubscribers(t *testing.T) {
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{})
+	const subscribers, execs = 1000, 20
+	const last = 3 + 2*execs
+	clients := []*raw.Client{d.Client}
+	for range 3 {
+		client, err := raw.Dial(raw.WithSocket(d.Socket()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		clients = append(clients, client)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var following, done sync.WaitGroup
+	for i := range subscribers {
+		following.Add(1)
+		done.Go(func() {
+			replayed := sync.OnceFunc(following.Done)
+			defer replayed()
+			stream, err := clients[i%len(clients)].SubscribeSandboxEvents(ctx, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer stream.Close()
+			for want := uint64(1); want <= last; want++ {
+				event, err := stream.Recv()
+				if err != nil || event.Sequence != want || event.Replay != (want <= 3) {
+					t.Errorf("subscriber %d gets %v, %v in place of %d", i, event, err, want)
+					return
+				}
+				if want == 3 {
+					replayed()
+				}
+			}
+		})
+	}
+	following.Wait()
+	for range execs {
+		d.Exec(id, "true")
+	}
+	done.Wait()
+}
+
+// TestOversizedRequests: what is too large is refused with a reason, and the connection stays usable.
+func TestOversizedRequests(t *testing.T) {
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{})
+	large := strings.Repeat("x", 5<<20)
+	create := func(yaml string) error {
+		_, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: d.Image}, ConfigYaml: []byte(yaml)})
+		return err
+	}
+	_, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"echo", large}})
+	refused(t, err, codes.ResourceExhausted, "REQUEST_TOO_LARGE", "")
+	if err == nil || !strings.Contains(err.Error(), "more than 4194304") {
+		t.Errorf("the message is %v", err)
+	}
+	if err := create(strings.Repeat("x", 20<<20)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("20 MB are answered with %v", err)
+	}
+	refused(t, create("labels: {a: "+large[:3<<20]+"}"), codes.InvalidArgument, "CONFIG_YAML_TOO_LARGE", "config_yaml")
+	refused(t, create(strings.Repeat("[", 900<<10)), codes.InvalidArgument, "CONFIG_YAML_TOO_LARGE", "config_yaml")
+	refused(t, create(strings.Repeat("- ", 400<<10)), codes.InvalidArgument, "CONFIG_YAML_TOO_LARGE", "config_yaml")
+	laughs := "envs: &a0 {k0: ha}\n"
+	for i := 1; i < 12; i++ {
+		laughs += fmt.Sprintf("x%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 12), ", "))
+	}
+	if err := create(laughs); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("nested aliases are answered with %v", err)
+	}
+	laughs = "mounts: [&m {source: /usr, target: /x}]\ncopies: &c [*m, *m, *m, *m]\nlabels: {a: *c}\n"
+	if err := create(laughs); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("aliases of another kind are answered with %v", err)
+	}
+	works(t, d, id)
+}
+
+// TestLongAnswers: a client that takes few headers, as most do, still learns what was wrong with a long request.
+func TestLongAnswers(t *testing.T) {
+	d := servertest.Start(t)
+	conn, err := grpc.NewClient("unix://"+d.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithMaxHeaderListSize(8<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := agboxv1.NewSandboxServiceClient(conn)
+	long := strings.Repeat("long-ä-", 200<<10)
+	_, getErr := client.GetSandbox(t.Context(), &agboxv1.GetSandboxRequest{SandboxId: long})
+	_, execErr := client.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: long, ExecId: long, Command: []string{"true"}})
+	_, listErr := client.ListSandboxes(t.Context(), &agboxv1.ListSandboxesRequest{LabelSelector: map[string]string{long: ""}})
+	stream, err := client.SubscribeSandboxEvents(t.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, streamErr := stream.Recv()
+	for name, got := range map[string]struct {
+		err  error
+		want codes.Code
+	}{
+		"get": {getErr, codes.NotFound}, "exec": {execErr, codes.InvalidArgument},
+		"list": {listErr, codes.OK}, "subscribe": {streamErr, codes.NotFound},
+	} {
+		st := status.Convert(got.err)
+		if st.Code() != got.want || len(st.Message()) > 2<<10 || got.want != codes.OK && len(st.Details()) == 0 {
+			t.Errorf("%s: %v", name, got.err)
+		}
+	}
+}
+
+// TestHalfOpenConnections: a connection that does not say within 10 s what it wants is closed, and its descriptor
+// comes back.
+func TestHalfOpenConnections(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{})
+	before := connections(t, d.Socket())
+	var closed sync.WaitGroup
+	for i := range 500 {
+		conn := connect(t, d.Socket())
+		if _, err := io.WriteString(conn, []string{"", "P", http2.ClientPreface[:12], http2.ClientPreface}[i%4]); err != nil {
+			t.Fatal(err)
+		}
+		closed.Go(func() {
+			if _, err := io.Copy(io.Discard, conn); err != nil {
+				t.Errorf("connection %d ends with %v", i, err)
+			}
+		})
+	}
+	for range 20 {
+		works(t, d, id)
+	}
+	closed.Wait()
+	if after := connections(t, d.Socket()); after != before {
+		t.Errorf("the daemon has %d connections, and had %d", after, before)
+	}
+	works(t, d, id)
+}
+
+// maxStreams is how many calls one connection may have under way.
+const maxStreams = 2048
+
+// TestStreamsAreLimited: who asks for more streams than it was told to gets no more, and others are not concerned.
+func TestStreamsAreLimited(t *testing.T) {
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{})
+	const streams = 10_000
+	w := dialWire(t, d.Socket())
+	sent := make(chan error, 1)
+	go func() {
+		for i := range uint32(streams) {
+			if err := w.subscribe(2*i+1, id); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- w.WritePing(false, [8]byte{1})
+	}()
+	told, held := uint32(0), 0
+	if err := w.until(func(frame http2.Frame) bool {
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if limit, ok := frame.Value(http2.SettingMaxConcurrentStreams); ok {
+				told = limit
+			}
+		case *http2.RSTStreamFrame:
+			if frame.ErrCode == http2.ErrCodeRefusedStream {
+				held++
+			}
+		case *http2.PingFrame:
+			return frame.IsAck()
+		}
+		return false
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	if told != maxStreams || held != streams-maxStreams {
+		t.Errorf("the limit is said to be %d, and %d of %d streams are refused", told, held, streams)
+	}
+	works(t, d, id)
+}
+
+// TestRapidReset: calls that are given up at once do not pile up.
+func TestRapidReset(t *testing.T) {
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{})
+	w := dialWire(t, d.Socket())
+	sent := make(chan error, 1)
+	go func() {
+		for i := range uint32(20_000) {
+			if err := errors.Join(w.subscribe(2*i+1, id), w.WriteRSTStream(2*i+1, http2.ErrCodeCancel)); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- w.WritePing(false, [8]byte{1})
+	}()
+	most := 0
+	if err := w.until(func(frame http2.Frame) bool {
+		most = max(most, runtime.NumGoroutine())
+		ping, ok := frame.(*http2.PingFrame)
+		return ok && ping.IsAck()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	if most > maxStreams+500 {
+		t.Errorf("%d goroutines were there at once", most)
+	}
+	works(t, d, id)
+}
+
+// TestBadFrames: whoever does not keep to HTTP/2, or pings without end, is sent away.
+func TestBadFrames(t *testing.T) {
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{})
+	for name, send := range map[string]func(*wire) error{
+		"pings": func(w *wire) error {
+			for range 10 {
+				if err := w.WritePing(false, [8]byte{}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"noise": func(w *wire) error {
+			_, err := io.WriteString(w.Conn, strings.Repeat("noise", 1000))
+			return err
+		},
+		"stream 0": func(w *wire) error {
+			return w.WriteRawFrame(http2.FrameData, 0, 0, []byte("x"))
+		},
+		"a frame of 16 MB": func(w *wire) error {
+			_, err := io.WriteString(w.Conn, "\xff\xff\xff\x00\x00\x00\x00\x00\x01")
+			return err
+		},
+		"endless headers": func(w *wire) error {
+			if err := w.open(1, "Ping"); err != nil {
+				return err
+			}
+			for range 100 {
+				if err := w.WriteContinuation(1, false, make([]byte, 16<<10)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := dialWire(t, d.Socket())
+			if err := w.roundTrip(nil); err != nil {
+				t.Fatal(err)
+			}
+			_ = send(w) // it may be sent away before it is done
+			if _, err := io.Copy(io.Discard, w.Conn); err != nil && !isReset(err) {
+				t.Errorf("it is not sent away: %v", err)
+			}
+			works(t, d, id)
+		})
+	}
+}
