@@ -72,14 +72,14 @@ func (w *world) killEngine(ctx context.Context) error {
 		}
 	}
 	w.result.EngineKills++
-	if err := w.own.kill(); err != nil {
+	if err := w.own.Kill(); err != nil {
 		return err
 	}
 	w.pause(ctx, w.config.Window)
 	if err := w.kill(); err != nil {
 		return err
 	}
-	if err := w.own.start(ctx); err != nil {
+	if err := w.own.Start(ctx); err != nil {
 		return err
 	}
 	return w.start(ctx)

@@ -65,7 +65,7 @@ type world struct {
 	prefix  string
 	image   string
 	random  *rand.Rand
-	own     *engine // nil: the engine is not ours to kill
+	own     *Engine // nil: the engine is not ours to kill
 	engine  *dockerclient.Client
 	proxy   *proxy.Proxy // nil without faults
 	daemon  *Daemon
@@ -163,7 +163,7 @@ func (w *world) close() error {
 		errs = append(errs, w.engine.Close())
 	}
 	if w.own != nil {
-		errs = append(errs, w.own.end())
+		errs = append(errs, w.own.End())
 	}
 	return errors.Join(errs...)
 }

@@ -66,7 +66,7 @@ func (c *Checker) Rest(ctx context.Context) error {
 	if err := c.judgeDirectories(known); err != nil {
 		return err
 	}
-	return c.judgeEngine(ctx, known)
+	return c.awaitEngine(ctx, known)
 }
 
 // follow reads the sandbox's log from the daemon until it is at rest. It returns nil for a sandbox that is not

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
@@ -20,6 +21,56 @@ const (
 	labelSandbox  = "io.github.1996fanrui.agents-sandbox.sandbox-id"
 	labelInstance = "io.github.1996fanrui.agents-sandbox.instance"
 )
+
+// An engine finishes what a dead daemon had asked it for, also after the next one has removed the sandbox. The daemon
+// removes that as soon as it appears, and has this long for it.
+const (
+	lateTime = 5 * time.Second
+	lateLook = 100 * time.Millisecond
+)
+
+// awaitEngine judges the engine once it has nothing of DELETED sandboxes, or the time for that is over.
+func (c *Checker) awaitEngine(ctx context.Context, known map[string]agboxv1.SandboxState) error {
+	look := time.NewTicker(lateLook)
+	defer look.Stop()
+	for over := time.Now().Add(lateTime); time.Now().Before(over); {
+		if late, err := c.late(ctx, known); err != nil {
+			return err
+		} else if !late {
+			break
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return c.judgeEngine(ctx, known)
+}
+
+// late reports whether the engine has an object of a sandbox that is DELETED.
+func (c *Checker) late(ctx context.Context, known map[string]agboxv1.SandboxState) (bool, error) {
+	ours := filters.NewArgs(filters.Arg("label", labelSandbox))
+	networks, err := c.Engine.NetworkList(ctx, network.ListOptions{Filters: ours})
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	containers, err := c.Engine.ContainerList(ctx, container.ListOptions{All: true, Filters: ours})
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	for _, n := range networks {
+		if known[n.Labels[labelSandbox]] == deleted {
+			return true, nil
+		}
+	}
+	for _, found := range containers {
+		if known[found.Labels[labelSandbox]] == deleted {
+			return true, nil
+		}
+	}
+	return false, nil
+}
 
 // judgeEngine compares what the engine has with the states of the sandboxes, which are at rest.
 func (c *Checker) judgeEngine(ctx context.Context, known map[string]agboxv1.SandboxState) error {
