@@ -1,7 +1,9 @@
 package spec_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -45,6 +47,43 @@ func FuzzResolve(f *testing.F) {
 		again, err := spec.Resolve(&agboxv1.CreateSandboxRequest{CreateSpec: got.Spec}, m.host())
 		if err != nil || !proto.Equal(again.Spec, got.Spec) || !slices.Equal(again.Mounts, got.Mounts) {
 			t.Fatalf("what was accepted resolves differently: %v, error %v", again, err)
+		}
+	})
+}
+
+// FuzzResolveSpec resolves whole specs as they travel. A mount's source below /m is one below the test's own files.
+func FuzzResolveSpec(f *testing.F) {
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		in := &agboxv1.CreateSpec{}
+		if proto.Unmarshal(wire, in) != nil {
+			return
+		}
+		m := newMachine(t)
+		for _, x := range in.Mounts {
+			if rest, ok := strings.CutPrefix(x.Source, "/m/"); ok {
+				x.Source = m.path(rest)
+			}
+		}
+		for _, x := range in.Copies { // walked
+			x.Source = m.path("proj")
+		}
+		host := m.host()
+		host.AllowedCapabilities = []string{"cap_sys_ptrace"}
+		before := proto.CloneOf(in)
+		got, err := spec.Resolve(&agboxv1.CreateSandboxRequest{CreateSpec: in}, host)
+		if !proto.Equal(in, before) {
+			t.Fatal("the request was changed")
+		}
+		if err != nil {
+			var refused *spec.Error
+			if !errors.As(err, &refused) || refused.Field == "" || refused.Reason == "" || len(refused.Message) > 10_000 {
+				t.Fatalf("error %#v", err)
+			}
+			return
+		}
+		again, err := spec.Resolve(&agboxv1.CreateSandboxRequest{CreateSpec: got.Spec}, host)
+		if err != nil || !proto.Equal(again.Spec, got.Spec) {
+			t.Fatalf("what was accepted\n%v\nresolves differently: %v, error %v", got.Spec, again, err)
 		}
 	})
 }

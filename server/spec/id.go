@@ -41,17 +41,17 @@ func ValidateExec(req *agboxv1.CreateExecRequest) error {
 			return err
 		}
 	}
-	command := req.GetCommand()
-	if len(command) == 0 || command[0] == "" {
+	if len(req.GetCommand()) == 0 {
 		return refuse(ReasonCommandRequired, "command", "no command is given; the first word must be the program to run")
 	}
-	for i, word := range command {
-		if strings.ContainsRune(word, 0) {
-			return refuse(ReasonCommandInvalid, element("command", i), "%s contains a NUL byte; remove it", shown(word))
-		}
+	if err := validateCommand("command", req.GetCommand()); err != nil {
+		return err
 	}
 	if strings.ContainsRune(req.GetCwd(), 0) {
 		return refuse(ReasonCwdInvalid, "cwd", "%s contains a NUL byte; remove it", shown(req.GetCwd()))
+	}
+	if err := ValidateUser("user", req.GetUser()); err != nil {
+		return err
 	}
 	return validateEnvs("env_overrides", req.GetEnvOverrides())
 }

@@ -7,10 +7,12 @@ const (
 	ReasonInvalidSandboxID = "INVALID_SANDBOX_ID"
 	ReasonInvalidExecID    = "INVALID_EXEC_ID"
 
-	// An exec without a command, a command that no kernel can start, a working directory with NUL.
+	// An exec without a command, a command without a program or that no kernel can start, a working
+	// directory with NUL, a user that is neither name nor number.
 	ReasonCommandRequired = "COMMAND_REQUIRED"
 	ReasonCommandInvalid  = "COMMAND_INVALID"
 	ReasonCwdInvalid      = "CWD_INVALID"
+	ReasonUserInvalid     = "USER_INVALID"
 
 	// A document that is too large or too deep, is not YAML, holds a key that CreateSpec does not have,
 	// the same key twice, or a value of the wrong type.
@@ -59,10 +61,56 @@ const (
 	ReasonTargetReserved    = "TARGET_RESERVED"
 	ReasonTargetRepeated    = "TARGET_REPEATED"
 
+	// A copy whose target lies in a tmpfs, which is empty at each start.
+	ReasonCopyTargetInTmpfs = "COPY_TARGET_IN_TMPFS"
+
 	// A builtin tool that does not exist, is named twice, or whose files the host does not have.
 	ReasonToolUnknown       = "BUILTIN_TOOL_UNKNOWN"
 	ReasonToolRepeated      = "BUILTIN_TOOL_REPEATED"
 	ReasonToolSourceMissing = "BUILTIN_TOOL_SOURCE_MISSING"
+
+	// The primary's main process: a working directory that is relative, not plain or reserved, an
+	// on_command_end that does not exist or has no command to wait for.
+	ReasonWorkingDirInvalid   = "WORKING_DIR_INVALID"
+	ReasonOnCommandEndInvalid = "ON_COMMAND_END_INVALID"
+
+	// A pull policy that does not exist.
+	ReasonPullPolicyInvalid = "PULL_POLICY_INVALID"
+
+	// A limit or size that is negative, below what the engine can enforce, or beyond what it can count.
+	ReasonCPULimitInvalid    = "CPU_LIMIT_INVALID"
+	ReasonMemoryLimitInvalid = "MEMORY_LIMIT_INVALID"
+	ReasonPidsLimitInvalid   = "PIDS_LIMIT_INVALID"
+	ReasonDiskLimitInvalid   = "DISK_LIMIT_INVALID"
+	ReasonShmSizeInvalid     = "SHM_SIZE_INVALID"
+	ReasonTmpfsSizeInvalid   = "TMPFS_SIZE_INVALID"
+	ReasonGPUsInvalid        = "GPUS_INVALID"
+
+	// A capability that Linux does not have, is named twice, or would let the sandbox out of its isolation.
+	ReasonCapabilityUnknown  = "CAPABILITY_UNKNOWN"
+	ReasonCapabilityRepeated = "CAPABILITY_REPEATED"
+	ReasonCapabilityRefused  = "CAPABILITY_REFUSED"
+
+	// What the sandbox may reach: a mode that does not exist, destinations that do not go with the mode
+	// or are too many, an address range, port or protocol that is none.
+	ReasonNetworkModeInvalid     = "NETWORK_MODE_INVALID"
+	ReasonNetworkAllowInvalid    = "NETWORK_ALLOW_INVALID"
+	ReasonNetworkCIDRInvalid     = "NETWORK_CIDR_INVALID"
+	ReasonNetworkPortInvalid     = "NETWORK_PORT_INVALID"
+	ReasonNetworkProtocolInvalid = "NETWORK_PROTOCOL_INVALID"
+
+	// Published ports: a number that is no port, a host address or protocol that is none, the same place
+	// on the host twice, more than can be served, and any at all without a network.
+	ReasonPortInvalid         = "PORT_INVALID"
+	ReasonPortHostIPInvalid   = "PORT_HOST_IP_INVALID"
+	ReasonPortProtocolInvalid = "PORT_PROTOCOL_INVALID"
+	ReasonPortRepeated        = "PORT_REPEATED"
+	ReasonPortsTooMany        = "PORTS_TOO_MANY"
+	ReasonPortsWithoutNetwork = "PORTS_WITHOUT_NETWORK"
+
+	// Names: a host name that is none, an address that is none or would be the daemon's host.
+	ReasonHostnameInvalid  = "HOSTNAME_INVALID"
+	ReasonExtraHostInvalid = "EXTRA_HOST_INVALID"
 
 	// A service without name or image, with a name that is taken or cannot be a host name, without the
 	// healthcheck that it needs, or with one that cannot run.

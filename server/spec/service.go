@@ -22,21 +22,21 @@ const shortestHealthcheck = time.Millisecond
 func (r *resolver) services() error {
 	spec, taken := r.out.Spec, map[string]string{}
 	for i, s := range spec.RequiredServices {
-		if err := validateService(element("create_spec.required_services", i), s, true, taken); err != nil {
+		if err := r.service(element("create_spec.required_services", i), s, true, taken); err != nil {
 			return err
 		}
 	}
 	for i, s := range spec.OptionalServices {
-		if err := validateService(element("create_spec.optional_services", i), s, false, taken); err != nil {
+		if err := r.service(element("create_spec.optional_services", i), s, false, taken); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// validateService checks one service; taken holds the field of each name so far, in lower case, as names
+// service checks one service; taken holds the field of each name so far, in lower case, as names
 // of hosts do not differ by case.
-func validateService(field string, s *agboxv1.ServiceSpec, required bool, taken map[string]string) error {
+func (r *resolver) service(field string, s *agboxv1.ServiceSpec, required bool, taken map[string]string) error {
 	name := s.GetName()
 	if name == "" {
 		return refuse(ReasonServiceNameRequired, field+".name", "the service has no name; name it, the sandbox reaches it as a host of that name")
@@ -54,6 +54,9 @@ func validateService(field string, s *agboxv1.ServiceSpec, required bool, taken 
 		return err
 	}
 	if err := validateEnvs(field+".envs", s.Envs); err != nil {
+		return err
+	}
+	if err := r.container(field, s, targets{}); err != nil {
 		return err
 	}
 	check := s.Healthcheck

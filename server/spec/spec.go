@@ -24,6 +24,9 @@ type Host struct {
 	DataDirs []string
 	// DefaultIdleTTL applies to a spec that sets none; 0 is never.
 	DefaultIdleTTL time.Duration
+	// AllowedCapabilities are those that cap_add may name although they weaken the isolation, from the
+	// configuration's sandbox.allowed_capabilities. Case and the prefix CAP_ do not count; "ALL" allows all.
+	AllowedCapabilities []string
 }
 
 func (h Host) getenv(key string) string {
@@ -36,7 +39,9 @@ func (h Host) getenv(key string) string {
 // Resolved is a request that may be accepted as it is. The file system was looked at once: what it says
 // of sources held when Resolve returned.
 type Resolved struct {
-	// Spec is config_yaml with the explicit fields laid over it, paths cleaned, no default filled in.
+	// Spec is config_yaml with the explicit fields laid over it. Paths are clean, capabilities upper case
+	// without CAP_, destinations masked prefixes with sorted ports, ports with host_ip and protocol, addresses
+	// in their usual form. No other default is filled in: an omitted mode, policy or limit stays omitted.
 	Spec *agboxv1.CreateSpec
 	// Mounts are all bind mounts, those of Spec first, then those of its builtin tools. No target
 	// occurs twice, and no copy of Spec has one of them.
@@ -76,7 +81,7 @@ func Resolve(req *agboxv1.CreateSandboxRequest, host Host) (*Resolved, error) {
 		return nil, err
 	}
 	r := &resolver{host: host, guard: newGuard(host), targets: targets{}, out: &Resolved{Spec: spec, Envs: map[string]string{}}}
-	for _, step := range []func() error{r.mounts, r.copies, r.tools, r.services} {
+	for _, step := range []func() error{r.mounts, r.copies, r.tools, r.primary, r.services} {
 		if err := step(); err != nil {
 			return nil, err
 		}

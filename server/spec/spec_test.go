@@ -125,15 +125,18 @@ func service(name string, test ...string) *agboxv1.ServiceSpec {
 	return s
 }
 
+// refusal is a change to a spec that makes it wrong.
+type refusal struct {
+	name                string
+	edit                func(m *machine, s *agboxv1.CreateSpec)
+	reason, field, part string // field is below create_spec
+}
+
 func TestRefusals(t *testing.T) {
 	type check = agboxv1.HealthcheckConfig
 	cmd := []string{"CMD", "true"}
 	seconds := func(n float64) *durationpb.Duration { return durationpb.New(time.Duration(n * float64(time.Second))) }
-	tests := []struct {
-		name                string
-		edit                func(m *machine, s *agboxv1.CreateSpec)
-		reason, field, part string
-	}{
+	checkRefusals(t, []refusal{
 		{"no image", func(_ *machine, s *agboxv1.CreateSpec) { s.Image = "" }, spec.ReasonImageRequired, "image", "name one"},
 		{"image with blank", func(_ *machine, s *agboxv1.CreateSpec) { s.Image = "a b" }, spec.ReasonImageInvalid, "image", `"a b"`},
 		{"image like a flag", func(_ *machine, s *agboxv1.CreateSpec) { s.Image = "--privileged" }, spec.ReasonImageInvalid, "image", "--privileged"},
@@ -287,7 +290,10 @@ func TestRefusals(t *testing.T) {
 		{"too many retries", func(_ *machine, s *agboxv1.CreateSpec) {
 			s.RequiredServices[0].Healthcheck = &check{Test: cmd, Retries: 1 << 31}
 		}, spec.ReasonRetriesTooLarge, "required_services[0].healthcheck.retries", "2147483648"},
-	}
+	})
+}
+
+func checkRefusals(t *testing.T, tests []refusal) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := newMachine(t)

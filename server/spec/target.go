@@ -14,28 +14,37 @@ type targets map[string]string
 
 // claim cleans the container path target and takes it for field.
 func (t targets) claim(field, target string) (string, error) {
-	if strings.ContainsRune(target, 0) {
-		return "", refuse(ReasonTargetNotAbsolute, field, "%s contains a NUL byte; remove it", shown(target))
+	clean, refused := containerPath(field, target)
+	if refused != nil {
+		return "", refused
 	}
-	if !path.IsAbs(target) {
-		return "", refuse(ReasonTargetNotAbsolute, field, "%s is not absolute; write the path in the sandbox from / on", shown(target))
-	}
-	if slices.Contains(strings.Split(target, "/"), "..") {
-		return "", refuse(ReasonTargetTraversal, field, "%s contains \"..\"; write the path that is meant", shown(target))
-	}
-	clean := path.Clean(target)
 	if clean == "/" {
 		return "", refuse(ReasonTargetReserved, field, "/ is the sandbox's root; choose a directory below it, for example /workspace")
-	}
-	for _, reserved := range reservedTargets {
-		if within(clean, reserved) {
-			return "", refuse(ReasonTargetReserved, field, "%s lies in %s, which the sandbox needs for itself; choose another path", shown(target), reserved)
-		}
 	}
 	if other, ok := t[clean]; ok {
 		return "", refuse(ReasonTargetRepeated, field, "%s is used by %s already; give each its own", shown(clean), other)
 	}
 	t[clean] = field
+	return clean, nil
+}
+
+// containerPath cleans a path in the sandbox; / is one.
+func containerPath(field, p string) (string, *Error) {
+	if strings.ContainsRune(p, 0) {
+		return "", refuse(ReasonTargetNotAbsolute, field, "%s contains a NUL byte; remove it", shown(p))
+	}
+	if !path.IsAbs(p) {
+		return "", refuse(ReasonTargetNotAbsolute, field, "%s is not absolute; write the path in the sandbox from / on", shown(p))
+	}
+	if slices.Contains(strings.Split(p, "/"), "..") {
+		return "", refuse(ReasonTargetTraversal, field, "%s contains \"..\"; write the path that is meant", shown(p))
+	}
+	clean := path.Clean(p)
+	for _, reserved := range reservedTargets {
+		if within(clean, reserved) {
+			return "", refuse(ReasonTargetReserved, field, "%s lies in %s, which the sandbox needs for itself; choose another path", shown(p), reserved)
+		}
+	}
 	return clean, nil
 }
 

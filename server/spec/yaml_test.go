@@ -106,6 +106,50 @@ required_services:
 required_services {name: "a" image: "pg" healthcheck {test: "CMD" test: "up" retries: 3}}
 required_services {name: "b" image: "pg" healthcheck {test: "CMD" test: "up" retries: 3}}
 required_services {name: "c" image: "pg" healthcheck {test: "CMD" test: "up"}}`},
+		{"the primary", `
+command: [serve, --all, "8080"]
+user: 1000:1000
+working_dir: /srv
+ports:
+  - {container_port: 80, host_port: 8080, host_ip: 0.0.0.0, protocol: udp}
+  - 8080
+  - 9090:90
+  - 127.0.0.1:5353:53/UDP
+  - "[::1]::7"
+  - 70-71:30-31
+cpu_limit: 1.5
+memory_limit: 1.5g
+pids_limit: 100
+disk_limit: 10 GiB
+gpus: 2
+shm_size: 67108864
+tmpfs: [{target: /tmp, size: 64MB}, {target: /var/tmp, size: "4096"}]
+read_only_root: true
+pull_policy: always
+network:
+  mode: allow
+  allow: [{cidr: 192.0.2.0/24, ports: [80, 443], protocol: tcp}]
+hostname: box
+extra_hosts: {db: 192.0.2.7}
+cap_add: [NET_RAW]
+allow_new_privileges: true
+on_command_end: keep
+optional_services: {s: {image: x, cpu_limit: 2, memory_limit: 512m, command: [a], tmpfs: [{target: /t}]}}`, `
+command: "serve" command: "--all" command: "8080" user: "1000:1000" working_dir: "/srv"
+ports {container_port: 80 host_port: 8080 host_ip: "0.0.0.0" protocol: "udp"}
+ports {container_port: 8080 protocol: "tcp"} ports {container_port: 90 host_port: 9090 protocol: "tcp"}
+ports {container_port: 53 host_port: 5353 host_ip: "127.0.0.1" protocol: "udp"}
+ports {container_port: 7 host_ip: "::1" protocol: "tcp"}
+ports {container_port: 30 host_port: 70 protocol: "tcp"} ports {container_port: 31 host_port: 71 protocol: "tcp"}
+cpu_limit: 1.5 memory_limit: 1610612736 pids_limit: 100 disk_limit: 10737418240 gpus: "2" shm_size: 67108864
+tmpfs {target: "/tmp" size: 67108864} tmpfs {target: "/var/tmp" size: 4096}
+read_only_root: true pull_policy: "always"
+network {mode: "allow" allow {cidr: "192.0.2.0/24" ports: 80 ports: 443 protocol: "tcp"}}
+hostname: "box" extra_hosts {key: "db" value: "192.0.2.7"} cap_add: "NET_RAW" allow_new_privileges: true on_command_end: "keep"
+optional_services {name: "s" image: "x" cpu_limit: 2 memory_limit: 536870912 command: "a" tmpfs {target: "/t"}}`},
+		{"ports by alias", "ports: [&p 22:22, &q {container_port: 1}, *q]\nhostname: *p", `hostname: "22:22"
+ports {container_port: 22 host_port: 22 protocol: "tcp"} ports {container_port: 1} ports {container_port: 1}`},
+		{"what Resolve refuses", "memory_limit: -1\npids_limit: -2\ncpu_limit: -0.5", "memory_limit: -1 pids_limit: -2 cpu_limit: -0.5"},
 		{"alias to a service", "optional_services:\n  a: &a {image: x}\n  b: *a\n", `optional_services {name: "a" image: "x"} optional_services {name: "b" image: "x"}`},
 	}
 	for _, tt := range tests {
@@ -158,6 +202,26 @@ func TestYAMLRefusals(t *testing.T) {
 		{"negative retries", "optional_services: {a: {healthcheck: {retries: -1}}}", spec.ReasonYAMLValue, "1", "whole number"},
 		{"quoted retries", "optional_services: {a: {healthcheck: {retries: '1'}}}", spec.ReasonYAMLValue, "1", "whole number"},
 		{"large retries", "optional_services: {a: {healthcheck: {retries: 4294967296}}}", spec.ReasonYAMLValue, "1", "4294967295"},
+		{"unknown key in a port", "ports:\n  - 80\n  - container: 80\n", spec.ReasonYAMLUnknownKey, "3", `"container" in ports[1]; the keys are container_port, host_port`},
+		{"unknown key in a tmpfs", "tmpfs:\n  - {path: /t}\n", spec.ReasonYAMLUnknownKey, "2", `"path" in tmpfs[0]`},
+		{"unknown key in the network", "network:\n  deny: []\n", spec.ReasonYAMLUnknownKey, "2", "the keys are mode, allow"},
+		{"unknown key in a destination", "network: {allow: [{ip: x}]}", spec.ReasonYAMLUnknownKey, "1", `"ip" in allow[0]`},
+		{"word as port", "ports: [http]", spec.ReasonYAMLValue, "1", "ports[0]: invalid containerPort: http; write it like"},
+		{"host ports for one port", "ports:\n- 80-90:80\n", spec.ReasonYAMLValue, "2", "range of host ports"},
+		{"list as port", "ports: [[80]]", spec.ReasonYAMLValue, "1", "ports[0] must be a map"},
+		{"number as ports", "ports: 80", spec.ReasonYAMLValue, "1", "ports must be a list"},
+		{"too many ports", "ports:\n- 1-1000\n- 1001\n", spec.ReasonYAMLTooLarge, "3", "more than 1000 ports"},
+		{"word as CPUs", "cpu_limit: two", spec.ReasonYAMLValue, "1", "cpu_limit must be a number such as 2 or 0.5"},
+		{"quoted CPUs", "cpu_limit: '2'", spec.ReasonYAMLValue, "1", "must be a number"},
+		{"no number as CPUs", "cpu_limit: .nan", spec.ReasonYAMLValue, "1", "must be a number"},
+		{"endless CPUs", "cpu_limit: 1e999", spec.ReasonYAMLValue, "1", "must be a number"},
+		{"size as pids", "pids_limit: 1k", spec.ReasonYAMLValue, "1", "pids_limit must be a whole number"},
+		{"size with an unknown unit", "memory_limit: 1x", spec.ReasonYAMLValue, "1", `memory_limit must be bytes, as a whole number or like "512m"`},
+		{"negative size", "disk_limit: -1g", spec.ReasonYAMLValue, "1", "must be bytes"},
+		{"fraction of a byte", "shm_size: 1.5", spec.ReasonYAMLValue, "1", "must be bytes"},
+		{"size that does not fit", "tmpfs: [{size: 8388608t}]", spec.ReasonYAMLValue, "1", "size must be bytes"},
+		{"number that does not fit", "memory_limit: 9223372036854775808", spec.ReasonYAMLValue, "1", "must be bytes"},
+		{"word as port number", "network: {allow: [{ports: [http]}]}", spec.ReasonYAMLValue, "1", "ports[0] must be a whole number from 0"},
 		{"explicit key", "envs:\n  ? a\n  : c\n", spec.ReasonYAMLValue, "2", "plain string"},
 		{"tag", "image: !!binary eA==", spec.ReasonYAMLValue, "1", "tags"},
 		{"unknown alias", "image: *a", spec.ReasonYAMLValue, "1", "no anchor &a"},

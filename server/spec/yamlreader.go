@@ -3,10 +3,12 @@ package spec
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
+	"github.com/docker/go-units"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -17,8 +19,12 @@ import (
 
 var (
 	serviceMessage  = (&agboxv1.ServiceSpec{}).ProtoReflect().Descriptor()
+	portMessage     = (&agboxv1.PortSpec{}).ProtoReflect().Descriptor()
 	durationMessage = (&durationpb.Duration{}).ProtoReflect().Descriptor()
 )
+
+// sizes are the fields in bytes, which may be written like "512m".
+var sizes = []protoreflect.Name{"memory_limit", "disk_limit", "shm_size", "size"}
 
 // yamlReader fills messages from nodes. An anchor is known once what it names has been read, so that an
 // alias cannot lead into itself.
@@ -94,11 +100,9 @@ func (r *yamlReader) field(m protoreflect.Message, field protoreflect.FieldDescr
 			return refuseAt(ReasonYAMLValue, node.GetToken(), "%s must be a list; write each item as \"- item\"", key)
 		}
 		for i, item := range sequence.Values {
-			v, err := r.value(element(key, i), field, list.NewElement(), item)
-			if err != nil {
+			if err := r.item(element(key, i), field, list, item); err != nil {
 				return err
 			}
-			list.Append(v)
 		}
 		return nil
 	}
@@ -107,6 +111,40 @@ func (r *yamlReader) field(m protoreflect.Message, field protoreflect.FieldDescr
 		m.Set(field, v)
 	}
 	return err
+}
+
+// item appends one item of a list. A port may be in the short form, which may mean several.
+func (r *yamlReader) item(name string, field protoreflect.FieldDescriptor, list protoreflect.List, node ast.Node) error {
+	if field.Message() == portMessage {
+		scalar, done, err := r.resolve(node)
+		if err != nil {
+			return err
+		}
+		if text, short := scalarText(scalar); short {
+			defer done()
+			return appendPorts(name, list, scalar, text)
+		}
+	}
+	v, err := r.value(name, field, list.NewElement(), node)
+	if err == nil {
+		list.Append(v)
+	}
+	return err
+}
+
+// appendPorts appends what text, of node, means in Docker's short form.
+func appendPorts(name string, list protoreflect.List, node ast.Node, text string) error {
+	ports, err := parsePorts(text)
+	if err != nil {
+		return refuseAt(ReasonYAMLValue, node.GetToken(), "%s: %v; write it like 8080, \"8080:80\" or \"127.0.0.1:5353:53/udp\"", name, err)
+	}
+	if list.Len()+len(ports) > maxPorts {
+		return refuseAt(ReasonYAMLTooLarge, node.GetToken(), "%s makes more than %d ports; publish fewer", name, maxPorts)
+	}
+	for _, p := range ports {
+		list.Append(protoreflect.ValueOfMessage(p.ProtoReflect()))
+	}
+	return nil
 }
 
 // value reads one value of the field's type; fresh is an unused one of that type, name is for errors.
@@ -147,8 +185,38 @@ func (r *yamlReader) value(name string, field protoreflect.FieldDescriptor, fres
 			return wrong(fmt.Sprintf("a whole number from 0 to %d", math.MaxUint32))
 		}
 		return protoreflect.ValueOfUint32(uint32(n)), nil
+	case slices.Contains(sizes, field.Name()):
+		n, err := size(node, text)
+		if err != nil {
+			return wrong(`bytes, as a whole number or like "512m" or "1GiB"`)
+		}
+		return protoreflect.ValueOfInt64(n), nil
+	case field.Kind() == protoreflect.Int64Kind:
+		n, err := strconv.ParseInt(text, 10, 64)
+		if node.Type() != ast.IntegerType || err != nil {
+			return wrong("a whole number")
+		}
+		return protoreflect.ValueOfInt64(n), nil
+	case field.Kind() == protoreflect.DoubleKind:
+		f, err := strconv.ParseFloat(text, 64)
+		if node.Type() != ast.IntegerType && node.Type() != ast.FloatType || err != nil {
+			return wrong("a number such as 2 or 0.5")
+		}
+		return protoreflect.ValueOfFloat64(f), nil
 	}
 	return wrong("left out: it cannot be set in YAML")
+}
+
+// size is the number of bytes that text, of node, means.
+func size(node ast.Node, text string) (int64, error) {
+	if node.Type() == ast.IntegerType {
+		return strconv.ParseInt(text, 10, 64)
+	}
+	n, err := units.RAMInBytes(text)
+	if node.Type() != ast.StringType || err != nil || n < 0 || n == math.MaxInt64 { // what does not fit is either
+		return 0, strconv.ErrSyntax
+	}
+	return n, nil
 }
 
 // mapping calls visit for each key of a map in the order of the document.

@@ -1,4 +1,4 @@
-package spec
+package copytree
 
 import (
 	"path"
@@ -7,11 +7,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Excluder decides which entries of a copy are left out. Patterns are those of a .gitignore file: one
-// without a slash matches at any depth, one with a slash from the top, a trailing slash matches directories
-// only, "**" spans directories, "!" takes back what an earlier pattern excluded, the last match wins;
-// blank patterns and those that begin with "#" do nothing. It is safe for concurrent use.
-type Excluder struct {
+// excluder decides which entries of a copy are left out, by the patterns that the package comment explains. It is safe for
+// concurrent use.
+type excluder struct {
 	rules []rule
 }
 
@@ -21,25 +19,26 @@ type rule struct {
 	dirOnly bool
 }
 
-// NewExcluder compiles patterns; a malformed one is an *Error whose Field is "[index]".
-func NewExcluder(patterns []string) (*Excluder, error) {
-	x := &Excluder{}
+// newExcluder compiles patterns; a malformed one is an *Error of ErrPattern.
+func newExcluder(patterns []string) (*excluder, error) {
+	x := &excluder{}
 	for i, pattern := range patterns {
 		r, ok := parseRule(pattern)
 		if !ok {
 			continue
 		}
 		if strings.ContainsRune(r.glob, 0) || !doublestar.ValidatePattern(r.glob) {
-			return nil, refuse(ReasonExcludePattern, element("", i), "%s is not a pattern; close its brackets, or write \\ before a character that is meant literally", shown(pattern))
+			return nil, &Error{Kind: ErrPattern, Pattern: i, Message: shown(pattern) +
+				` is not a pattern; close its brackets, or write \ before a character that is meant literally`}
 		}
 		x.rules = append(x.rules, r)
 	}
 	return x, nil
 }
 
-// Excluded reports whether the entry at the slash-separated path rel below the source is left out. What
+// excluded reports whether the entry at the slash-separated path rel below the source is left out. What
 // lies in an excluded directory is excluded too: callers do not ask for it, they do not enter.
-func (x *Excluder) Excluded(rel string, dir bool) bool {
+func (x *excluder) excluded(rel string, dir bool) bool {
 	for i := len(x.rules) - 1; i >= 0; i-- {
 		r := x.rules[i]
 		if (dir || !r.dirOnly) && doublestar.MatchUnvalidated(r.glob, rel) {
