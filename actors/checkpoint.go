@@ -18,10 +18,15 @@ func checkpoint(state lifecycle.State) *journalv1.Checkpoint {
 	for id, at := range state.Running {
 		running[id] = timestamppb.New(at)
 	}
+	services := make(map[string]int32, len(state.Services))
+	for name, of := range state.Services {
+		services[name] = int32(of)
+	}
 	return &journalv1.Checkpoint{
 		Sequence: state.Sequence, Phase: state.Phase, Operation: int32(state.Operation), Reason: state.Reason,
 		CreatedAt: timestamppb.New(state.CreatedAt), ChangedAt: timestamppb.New(state.ChangedAt), ActiveAt: timestamppb.New(state.ActiveAt),
 		ErrorCode: state.ErrorCode, ErrorMessage: state.ErrorMessage, Running: running,
+		Services: services, Ports: state.Ports, CommandEnded: state.CommandEnded,
 	}
 }
 
@@ -33,7 +38,13 @@ func restore(id string, c *journalv1.Checkpoint) lifecycle.State {
 	state := lifecycle.State{
 		SandboxID: id, Sequence: c.Sequence, Phase: c.Phase, Operation: lifecycle.Operation(c.Operation), Reason: c.Reason,
 		CreatedAt: c.CreatedAt.AsTime(), ChangedAt: c.ChangedAt.AsTime(), ActiveAt: c.ActiveAt.AsTime(),
-		ErrorCode: c.ErrorCode, ErrorMessage: c.ErrorMessage,
+		ErrorCode: c.ErrorCode, ErrorMessage: c.ErrorMessage, Ports: c.Ports, CommandEnded: c.CommandEnded,
+	}
+	if len(c.Services) > 0 {
+		state.Services = make(map[string]lifecycle.ServiceState, len(c.Services))
+		for name, of := range c.Services {
+			state.Services[name] = lifecycle.ServiceState(of)
+		}
 	}
 	if len(c.Running) > 0 {
 		state.Running = make(map[string]time.Time, len(c.Running))

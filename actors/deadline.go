@@ -28,7 +28,7 @@ func deadline(config Config, state lifecycle.State, spec *agboxv1.CreateSpec) (t
 		idle = spec.GetIdleTtl().AsDuration()
 	}
 	switch {
-	case state.Idle() && idle > 0:
+	case state.Idle() && (state.CommandEnded || len(spec.GetCommand()) == 0) && idle > 0:
 		return state.ActiveAt.Add(idle), lifecycle.Stop{Reason: lifecycle.ReasonIdleTTL}
 	case state.Phase == lifecycle.Stopped && config.CleanupTTL > 0:
 		return state.ChangedAt.Add(config.CleanupTTL), lifecycle.Delete{Reason: lifecycle.ReasonCleanupTTL}

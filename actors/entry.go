@@ -22,6 +22,8 @@ type entry struct {
 	recovered atomic.Bool
 	// appeared: an object of the sandbox was made since its removal began.
 	appeared atomic.Bool
+	// crashed: the primary's own command ended, and that is the sandbox's failure.
+	crashed atomic.Bool
 	// quarantine is why the sandbox was given up, nil while it is not.
 	quarantine atomic.Pointer[string]
 	// gate holds one token; whoever has it may change the sandbox in the runtime.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -29,8 +30,11 @@ type operationEnded struct {
 	err   error
 	// results are the ends of execs that are on disk, read after the operation.
 	results map[string]lifecycle.ExecResult
-	// primary is what an observation found.
-	primary Primary
+	// command is the end of the primary's own command, if that is on disk.
+	command *lifecycle.ExecResult
+	// seen is what an observation found.
+	seen    Observation
+	started Started
 }
 
 // progressed is an operation's progress.
@@ -40,7 +44,7 @@ type progressed struct {
 }
 
 // launch runs the operation in a goroutine of its own, after what still runs for the sandbox from before. The
-// kind NoOperation observes the primary and changes nothing.
+// kind NoOperation observes the sandbox, and halts one that has died.
 func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *operation {
 	ctx, cancel := context.WithCancel(s.working)
 	op := &operation{token: s.tokens.Add(1), kind: kind, cancel: cancel}
@@ -67,14 +71,23 @@ func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *o
 		}
 		s.actors.Root.Send(pid, ended)
 	}()
+	told := map[lifecycle.Command]bool{}
+	var telling sync.Mutex
 	ended.err = s.persistently(ctx, func() error {
-		var err error
-		ended.primary, err = s.operate(ctx, e, ended.kind, func(c lifecycle.Command) {
-			s.actors.Root.Send(pid, &progressed{token: ended.token, command: c})
+		return s.operate(ctx, e, ended, func(c lifecycle.Command) {
+			telling.Lock()
+			known := told[c] // by an earlier try
+			told[c] = true
+			telling.Unlock()
+			if !known {
+				s.actors.Root.Send(pid, &progressed{token: ended.token, command: c})
+			}
 		})
-		return err
 	})
 	ended.results = s.recordedResults(e)
+	if result, found := s.runtime.ExecRecord(e.id, CommandID); found && len(e.spec.GetCommand()) > 0 {
+		ended.command = &result
+	}
 }
 
 // panicked audits a panic outside of an actor and returns what those concerned are told.
@@ -109,19 +122,30 @@ func (s *System) persistently(ctx context.Context, do func() error) error {
 	}
 }
 
-func (s *System) operate(ctx context.Context, e *entry, kind lifecycle.Operation, report func(lifecycle.Command)) (Primary, error) {
-	switch kind {
+func (s *System) operate(ctx context.Context, e *entry, ended *operationEnded, report func(lifecycle.Command)) (err error) {
+	switch ended.kind {
 	case lifecycle.Creating:
-		return Primary{}, s.runtime.Create(ctx, e.id, e.spec, report)
+		ended.started, err = s.runtime.Create(ctx, e.id, e.spec, report)
 	case lifecycle.Resuming:
-		return Primary{}, s.runtime.Resume(ctx, e.id, e.spec, report)
+		ended.started, err = s.runtime.Resume(ctx, e.id, e.spec, report)
 	case lifecycle.Stopping:
-		return Primary{}, s.runtime.Stop(ctx, e.id)
+		err = s.runtime.Stop(ctx, e.id)
 	case lifecycle.Removing:
-		return Primary{}, s.remove(ctx, e)
+		err = s.remove(ctx, e)
 	default:
-		return s.runtime.Observe(ctx, e.id)
+		if ended.seen, err = s.runtime.Observe(ctx, e.id, e.spec); err != nil || ended.seen.Alive && !e.crashed.Load() {
+			return err
+		}
+		if err := s.runtime.Halt(ctx, e.id); err != nil {
+			s.log.Warn("a sandbox that failed could not be halted", slog.String("sandbox_id", e.id), slog.Any("error", err))
+		}
+		if !ended.seen.Alive { // an engine hears that memory ran out a moment after the end that it led to
+			if again, err := s.runtime.Observe(ctx, e.id, e.spec); err == nil && again.Code == ended.seen.Code {
+				ended.seen = again
+			}
+		}
 	}
+	return err
 }
 
 // remove removes the sandbox, again if something of it was made meanwhile.

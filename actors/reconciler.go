@@ -72,7 +72,7 @@ func (s *System) reconcile(ctx context.Context) {
 		case inventory.Running[e.id]:
 			s.attach(e)
 		default:
-			s.actors.Root.Send(e.pid, &primaryEnded{})
+			s.actors.Root.Send(e.pid, &containerEnded{})
 		}
 	}
 	s.removeOrphans(ctx, inventory)

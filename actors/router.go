@@ -28,7 +28,7 @@ func (r *router) Receive(c actor.Context) {
 // Ended implements Watcher.
 func (r *router) Ended(sandboxID string) {
 	if e, found := r.system.registry.get(sandboxID); found && e.pid != nil {
-		r.system.actors.Root.Send(e.pid, &primaryEnded{})
+		r.system.actors.Root.Send(e.pid, &containerEnded{})
 	}
 }
 

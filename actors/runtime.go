@@ -16,28 +16,39 @@ type Runtime interface {
 	// object that is not ours.
 	Conflict(ctx context.Context, sandboxID string) error
 
-	// Create makes the sandbox and returns once commands can run in it. It reports progress (Preparing and
-	// ServiceReported) as it goes. It removes what it made before it returns an error, but when ctx ended: then
-	// Create is called again, or Remove.
-	Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) error
-	// Resume starts a stopped sandbox again and never recreates a part of it.
-	Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) error
-	// Stop ends every process of the sandbox and keeps its files.
+	// Create makes the sandbox without its optional services and returns once commands can run in it. It reports
+	// progress (Preparing and ServiceReported) as it goes. It removes what it made before it returns an error, but
+	// when ctx ended: then Create is called again, or Remove.
+	Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (Started, error)
+	// Resume starts a stopped sandbox again, without its optional services, and never recreates a part of it.
+	Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (Started, error)
+	// Stop ends every process of the sandbox, its services included, and keeps its files.
 	Stop(ctx context.Context, sandboxID string) error
+	// Halt is Stop without any grace, for a sandbox that has failed.
+	Halt(ctx context.Context, sandboxID string) error
 	// Remove leaves nothing of the sandbox in the runtime, whatever state it is in. Exec logs stay.
 	Remove(ctx context.Context, sandboxID string) error
+	// PrepareService makes an optional service's image present; StartService starts the service, making it first
+	// unless again says that it was made before, and never overlaps with what changes the sandbox; AwaitService
+	// returns once it is healthy and its hooks have run.
+	PrepareService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error
+	StartService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec, again bool) error
+	AwaitService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error
 	// Forget removes the exec logs and results of a removed sandbox.
 	Forget(sandboxID string) error
 
 	// Inventory lists what there is of this daemon's sandboxes, in a few calls however many there are.
 	Inventory(ctx context.Context) (Inventory, error)
-	// Observe returns what became of the primary container.
-	Observe(ctx context.Context, sandboxID string) (Primary, error)
+	// Observe returns what became of the sandbox's containers.
+	Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (Observation, error)
 	// Attach opens the way for commands to a primary that runs, as after a restart of the daemon. Commands do
 	// so by themselves; this spares the first one the wait.
 	Attach(sandboxID string) error
 	// Watch tells what happens, from since on, until ctx ends. It reconnects by itself.
 	Watch(ctx context.Context, since time.Time, watcher Watcher)
+
+	// Isolated reports whether sandboxes are kept from the host and from each other, and if not, why.
+	Isolated() (bool, string)
 
 	// Exec starts the command, or finds the one with this id that was started before, and returns how it
 	// ended. When ctx ends first the command goes on, and Exec may be called again.
@@ -52,16 +63,26 @@ type Runtime interface {
 	ExecLogs(sandboxID, execID string) (stdout, stderr string)
 }
 
-// Primary is the state of a primary container.
-type Primary struct {
-	Running bool
-	// Cause tells a person why it is not running: exit code, signal, out of memory, or that it is missing.
-	Cause string
+// CommandID stands for the primary's own command in Exec, ExecRecord and ExecRecorded: Exec never starts it and returns
+// how it ended. It can be no exec's id.
+const CommandID = "_primary"
+
+// Started is what is known of a sandbox once commands can run in it.
+type Started struct{ Ports []*agboxv1.PublishedPort }
+
+// Observation is the state of a sandbox that should run.
+type Observation struct {
+	// Alive: the primary and all required services run. Otherwise Code and Cause tell a person why not: exit code,
+	// signal, out of memory, or what is missing.
+	Alive       bool
+	Code, Cause string
+	// Lost are the optional services that were made and do not run, and why.
+	Lost map[string]string
 }
 
 // Watcher hears what happens in the runtime. Its methods do not block.
 type Watcher interface {
-	// Ended: the sandbox's primary container ended.
+	// Ended: a container of the sandbox ended.
 	Ended(sandboxID string)
 	// Appeared: an object of the sandbox was made. The sandbox may belong to another daemon.
 	Appeared(sandboxID string)
@@ -71,7 +92,7 @@ type Watcher interface {
 
 // Inventory is what the runtime holds of this daemon's sandboxes.
 type Inventory struct {
-	// Running are the sandboxes whose primary container runs.
+	// Running are the sandboxes whose containers all run.
 	Running map[string]bool
 	// Objects are the sandboxes with any object in the runtime; true when an earlier process of this daemon made it.
 	Objects map[string]bool

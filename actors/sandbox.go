@@ -1,7 +1,9 @@
 package actors
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -21,9 +23,12 @@ type sandbox struct {
 	batch *batch
 	// operation is the one that runs, nil when none does.
 	operation *operation
-	// stale: the primary may have ended since it was last looked at.
+	// stale: a container may have ended since they were last looked at.
 	stale bool
+	// execs are the actors of the running commands, the primary's own included.
 	execs map[string]*actor.PID
+	// serving are the optional services that are being started, by name, with what ends the waiting for them.
+	serving map[string]context.CancelFunc
 	// trimmed is the sequence up to which events were removed.
 	trimmed uint64
 	timer   deadlineTimer
@@ -32,8 +37,8 @@ type sandbox struct {
 // giveUp has a sandbox that crashes again and again give itself up.
 type giveUp struct{}
 
-// primaryEnded tells that the primary container ended, or may have done so unseen.
-type primaryEnded struct{}
+// containerEnded tells that a container of the sandbox ended, or may have done so unseen.
+type containerEnded struct{}
 
 func (s *sandbox) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
@@ -42,8 +47,10 @@ func (s *sandbox) Receive(c actor.Context) {
 			done: func(err error) { m.reply(s.state, err) }})
 		return
 	case *execEnded:
-		s.enqueue(c, s.fact(c.Self(), m, lifecycle.ExecEnded{ExecID: m.execID, Result: m.result}))
-		return
+		if m.execID != CommandID {
+			s.enqueue(c, s.fact(c.Self(), m, lifecycle.ExecEnded{ExecID: m.execID, Result: m.result}))
+			return
+		}
 	}
 	if _, crashed := c.Message().(*actor.Restarting); crashed && s.batch != nil {
 		abandon(s.batch.steps)
@@ -55,9 +62,14 @@ func (s *sandbox) Receive(c actor.Context) {
 		s.started(c)
 	case *actor.Stopping, *actor.Restarting:
 		s.timer.stop()
+		s.stopServing()
 		if s.operation != nil {
 			s.operation.cancel()
 		}
+	case *execEnded:
+		s.commandEnded(c, m)
+	case *served:
+		s.served(c, m)
 	case *progressed:
 		if s.operation != nil && m.token == s.operation.token {
 			s.take(c, []*step{s.fact(c.Self(), m, m.command)})
@@ -70,7 +82,7 @@ func (s *sandbox) Receive(c actor.Context) {
 		if reason := s.entry.quarantine.Load(); reason != nil {
 			s.take(c, []*step{s.fact(c.Self(), m, lifecycle.Quarantined{Message: *reason})})
 		}
-	case *primaryEnded:
+	case *containerEnded:
 		s.stale = true
 		s.act(c)
 	case *deadlinePassed:
@@ -84,6 +96,7 @@ func (s *sandbox) Receive(c actor.Context) {
 // primary and of the commands that ran in it.
 func (s *sandbox) started(c actor.Context) {
 	s.execs = map[string]*actor.PID{}
+	s.serving = map[string]context.CancelFunc{}
 	s.catchUp()
 	if oldest, _, err := s.system.db.Bounds(s.entry.id); err == nil {
 		s.trimmed = oldest - 1
@@ -95,6 +108,9 @@ func (s *sandbox) started(c actor.Context) {
 	}
 	s.stale = s.state.Phase == lifecycle.Ready && !s.entry.recovered.Swap(false)
 	for id := range s.state.Running {
+		if s.state.Phase != lifecycle.Ready {
+			break // whoever removes the sandbox tells their end
+		}
 		exec, err := s.system.db.Exec(s.entry.id, id)
 		if err != nil {
 			s.system.log.Error("running exec cannot be read", slog.String("exec_id", id), slog.Any("error", err))
@@ -105,6 +121,7 @@ func (s *sandbox) started(c actor.Context) {
 			c.Send(s.execs[id], &cancelExec{})
 		}
 	}
+	s.runCommand(c)
 	s.act(c)
 }
 
@@ -142,18 +159,27 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 	for id, result := range m.results {
 		steps = append(steps, s.fact(c.Self(), m, lifecycle.ExecEnded{ExecID: id, Result: result}))
 	}
+	if m.command != nil {
+		fails := m.kind == lifecycle.NoOperation && s.entry.crashed.Load()
+		steps = append(steps, s.fact(c.Self(), m, lifecycle.CommandEnded{Result: *m.command, Fails: fails}))
+	}
 	switch {
 	case m.kind == lifecycle.NoOperation && m.err != nil:
-		s.system.log.Warn("primary container could not be looked at",
+		s.system.log.Warn("containers could not be looked at",
 			slog.String("sandbox_id", s.entry.id), slog.Any("error", m.err))
-	case m.kind == lifecycle.NoOperation && !m.primary.Running:
-		steps = append(steps, s.fact(c.Self(), m,
-			lifecycle.PrimaryDied{Code: lifecycle.CodeContainerNotRunning, Message: m.primary.Cause}))
+	case m.kind == lifecycle.NoOperation && !m.seen.Alive:
+		steps = append(steps, s.fact(c.Self(), m, lifecycle.Died{Code: m.seen.Code, Message: m.seen.Cause}))
 	case m.kind == lifecycle.NoOperation:
+		for name, why := range m.seen.Lost {
+			if s.state.Services[name] == lifecycle.ServiceReady {
+				steps = append(steps, s.fact(c.Self(), m,
+					lifecycle.ServiceReported{Service: name, Code: lifecycle.CodeServiceNotRunning, Message: why}))
+			}
+		}
 	case m.err != nil:
 		steps = append(steps, s.fact(c.Self(), m, failure(m.kind, m.err)))
 	default:
-		steps = append(steps, s.fact(c.Self(), m, lifecycle.OperationDone{Operation: m.kind}))
+		steps = append(steps, s.fact(c.Self(), m, lifecycle.OperationDone{Operation: m.kind, Ports: m.started.Ports}))
 	}
 	for rest := steps; len(rest) > 0; {
 		rest = s.record(c, rest)
@@ -188,12 +214,17 @@ func (s *sandbox) act(c actor.Context) {
 		s.stale = false
 		s.operation = s.system.launch(s.entry, c.Self(), lifecycle.NoOperation)
 	}
+	s.serve(c)
 	s.timer.set(s.system, c.Self(), s.state, s.entry.spec)
 }
 
 func (s *sandbox) runExec(c actor.Context, request *agboxv1.CreateExecRequest) {
 	props := actor.PropsFromProducer(func() actor.Actor { return &exec{system: s.system, request: request} })
-	pid, err := c.SpawnNamed(props, "x-"+request.ExecId)
+	name := "x-" + request.ExecId
+	if request.ExecId == CommandID { // once in each life of the sandbox
+		name = fmt.Sprintf("%s-%d", name, s.state.Sequence)
+	}
+	pid, err := c.SpawnNamed(props, name)
 	if err != nil {
 		s.system.log.Error("exec cannot be followed", slog.String("exec_id", request.ExecId), slog.Any("error", err))
 		return

@@ -158,6 +158,13 @@ func (s *sandbox) apply(c actor.Context, st *step) {
 		switch event.EventType {
 		case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
 			s.endExec(c, event.GetExec().GetExecId())
+		case agboxv1.EventType_SANDBOX_COMMAND_ENDED, agboxv1.EventType_SANDBOX_STOPPED,
+			agboxv1.EventType_SANDBOX_FAILED, agboxv1.EventType_SANDBOX_DELETED:
+			if s.execs[CommandID] != nil {
+				s.endExec(c, CommandID)
+			}
+		case agboxv1.EventType_SANDBOX_READY:
+			s.runCommand(c)
 		}
 	}
 }

@@ -9,34 +9,44 @@ import (
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/pkg/stdcopy"
 
+	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
 )
 
-// start starts the primary container and returns once commands can run in it.
+// start starts the primary container. What an earlier life's command left as its result is forgotten.
 func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if err := os.Remove(d.layout.result(sandboxID, actors.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	name := primaryName(sandboxID)
 	starting, cancel := d.write(ctx)
 	defer cancel()
 	if err := d.api.ContainerStart(starting, name, container.StartOptions{}); err != nil {
-		return fmt.Errorf("cannot start container %s: %w", name, err)
+		return explained(fmt.Errorf("cannot start container %s: %w", name, err))
 	}
 	link.started()
-	return d.boot(ctx, sandboxID, link)
+	return nil
 }
 
 // boot waits until agbox-init is there and the image's entrypoint has handed over, or the container is not.
-func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink) error {
-	stdout, stderr, err := d.openOutputs(sandboxID, primaryLog)
+func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, command bool) error {
+	stdout, stderr, err := d.openOutputs(sandboxID, actors.CommandID)
 	if err != nil {
 		return err
 	}
 	defer stdout.Close()
 	defer stderr.Close()
+	var record *os.File
+	if command {
+		if record, err = os.OpenFile(d.layout.result(sandboxID, actors.CommandID), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+			return err
+		}
+		defer record.Close()
+	}
 
 	ctx, cancel := context.WithTimeout(ctx, entrypointTimeout)
 	defer cancel()
@@ -45,26 +55,30 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink) 
 	var status initproto.BootStatus
 	go func() {
 		var err error
-		status, err = link.Boot(ctx, stdout, stderr)
+		status, err = link.Boot(ctx, stdout, stderr, record)
 		booted <- err
 	}()
 	for {
 		select {
 		case err := <-booted:
+			if err == nil && status.State == initproto.BootExited && command {
+				return coded("SANDBOX_COMMAND_FAILED", "the command did not start: the exit code is %d; output: %s",
+					status.ExitCode, d.outputTail(sandboxID, actors.CommandID))
+			}
 			if err == nil && status.State == initproto.BootExited {
 				d.log.Info("the image's entrypoint ended by itself", "sandbox_id", sandboxID,
 					"exit_code", status.ExitCode, "signal", status.Signal)
 			}
 			if errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("the image's entrypoint did not hand over within %s: it should end in exec \"$@\"; its output: %s",
-					entrypointTimeout, d.outputTail(sandboxID, primaryLog))
+					entrypointTimeout, d.outputTail(sandboxID, actors.CommandID))
 			}
 			return err
 		case wait := <-exited:
 			cancel()
 			<-booted
 			return fmt.Errorf("the primary container ended at once with exit code %d: %s",
-				wait.StatusCode, d.containerTail(context.WithoutCancel(ctx), sandboxID))
+				wait.StatusCode, d.containerTail(context.WithoutCancel(ctx), primaryName(sandboxID)))
 		case err := <-waitErrs:
 			waitErrs = nil // the boot tells
 			d.log.Debug("wait for a container's end failed", "sandbox_id", sandboxID, "error", err)
@@ -72,11 +86,8 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink) 
 	}
 }
 
-// tailSize is how much output a person gets to see in an error message.
-const tailSize = 2 << 10
-
 func (d *Docker) outputTail(sandboxID, execID string) string {
-	var tail []string
+	var ends []string
 	for _, stream := range []string{"stdout", "stderr"} {
 		file, err := os.Open(d.layout.log(sandboxID, execID, stream))
 		if err != nil {
@@ -87,28 +98,11 @@ func (d *Docker) outputTail(sandboxID, execID string) string {
 			file.Seek(max(0, size-tailSize), io.SeekStart)
 		}
 		if text, err := io.ReadAll(io.LimitReader(file, tailSize)); err == nil && len(text) > 0 {
-			tail = append(tail, stream+": "+string(text))
+			ends = append(ends, stream+": "+tail(string(text)))
 		}
 	}
-	if len(tail) == 0 {
+	if len(ends) == 0 {
 		return "(none)"
 	}
-	return strings.Join(tail, "; ")
-}
-
-// containerTail returns what agbox-init itself said, as far as it can be had.
-func (d *Docker) containerTail(ctx context.Context, sandboxID string) string {
-	ctx, cancel := d.read(ctx)
-	defer cancel()
-	body, err := d.api.ContainerLogs(ctx, primaryName(sandboxID),
-		container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
-	if err != nil {
-		return "(no output)"
-	}
-	defer body.Close()
-	var text strings.Builder
-	if _, err := stdcopy.StdCopy(&text, &text, io.LimitReader(body, tailSize)); err != nil || text.Len() == 0 {
-		return "(no output)"
-	}
-	return text.String()
+	return strings.Join(ends, "; ")
 }

@@ -2,6 +2,7 @@ package dockerrt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/dockerrt/image"
 )
 
 // Config is what the daemon decides about its runtime.
@@ -34,6 +36,8 @@ type Config struct {
 	// PID and Started tell this process from earlier ones with the same instance.
 	PID     int
 	Started time.Time
+	// IsolationRequired refuses to work where sandboxes cannot be kept from the host.
+	IsolationRequired bool
 	// UID and GID are what the sandbox sees as HOST_UID and HOST_GID.
 	UID, GID int
 }
@@ -54,7 +58,8 @@ type Docker struct {
 	log     *slog.Logger
 	layout  layout
 	subnets *subnets
-	images  images
+	guard   guard
+	images  *image.Store
 	links   links
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
@@ -78,11 +83,12 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 	d := &Docker{
 		config: config, api: api, log: log, layout: layout{filepath.Clean(config.DataDir)},
 		creates: make(chan struct{}, max(config.CreateConcurrency, 1)),
+		guard:   newGuard(config), images: image.New(api, "", log),
 	}
 	d.closed, d.close = context.WithCancel(context.Background())
-	d.images.pulls = map[string]*pull{}
-	d.links.open = map[string]*sandboxLink{}
+	d.links.open, d.links.removed = map[string]*sandboxLink{}, map[string]bool{}
 	if err := d.connect(ctx); err != nil {
+		d.images.Close()
 		api.Close()
 		return nil, err
 	}
@@ -97,15 +103,19 @@ func (d *Docker) connect(ctx context.Context) error {
 			actors.ErrUnreachable, d.api.DaemonHost(), err)
 	}
 	var err error
-	d.subnets, err = d.newSubnets(ctx)
-	return err
+	if d.subnets, err = d.newSubnets(ctx); err != nil {
+		return err
+	}
+	return d.protect(ctx)
 }
 
-// Close lets go of every sandbox's link and of the engine. Sandboxes go on.
+// Close lets go of every sandbox's link and of the engine. Sandboxes go on, and so do the packet rules as long as
+// there are any.
 func (d *Docker) Close() error {
 	d.close()
+	d.images.Close()
 	d.links.closeAll()
-	return d.api.Close()
+	return errors.Join(d.guard.close(), d.api.Close())
 }
 
 func (d *Docker) read(ctx context.Context) (context.Context, context.CancelFunc) {

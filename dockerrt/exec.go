@@ -38,7 +38,9 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 		return recorded, nil
 	}
 	link, err := d.running(sandboxID)
-	if err != nil {
+	if errors.Is(err, initlink.ErrClosed) {
+		return initproto.Result{}, err
+	} else if err != nil {
 		return initproto.Result{}, notStarted(err)
 	}
 	stdout, stderr, err := d.openOutputs(sandboxID, execID)
@@ -62,6 +64,7 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 		Argv:      request.Command,
 		Env:       environ(request.EnvOverrides),
 		Cwd:       request.Cwd,
+		User:      request.User,
 		Grace:     d.config.StopGrace,
 		Files:     [3]*os.File{stdout, stderr, record},
 		OnStarted: func(int) { release() },

@@ -58,13 +58,13 @@ func TestSubnetTakenMeanwhile(t *testing.T) {
 		}
 		return made.IPAM.Config[0].Subnet
 	}
-	if err := d.Create(ctx, one, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, one, spec, ignore); err != nil {
 		t.Fatal(err)
 	}
 	if got := subnet(one); got != "10.218.0.16/28" {
 		t.Errorf("the first network is on %s", got)
 	}
-	err = d.Create(ctx, two, spec, ignore)
+	_, err = d.Create(ctx, two, spec, ignore)
 	coded, ok := errors.AsType[actors.CodedError](err)
 	if !errors.Is(err, dockerrt.ErrPoolExhausted) || !ok || coded.ErrorCode() != "NETWORK_POOL_EXHAUSTED" {
 		t.Errorf("without a free subnet the create says %v", err)
@@ -73,7 +73,7 @@ func TestSubnetTakenMeanwhile(t *testing.T) {
 	if err := d.Remove(ctx, one); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Create(ctx, two, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, two, spec, ignore); err != nil {
 		t.Fatalf("the subnet was not given back: %v", err)
 	}
 	if got := subnet(two); got != "10.218.0.16/28" {
@@ -121,7 +121,7 @@ func TestRemoveSparesOthers(t *testing.T) {
 	// Nor does a create that comes over them anyway, as when they were made since the daemon looked.
 	creating, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if err := d.Create(creating, id, &agboxv1.CreateSpec{Image: image}, ignore); err == nil || creating.Err() != nil {
+	if _, err := d.Create(creating, id, &agboxv1.CreateSpec{Image: image}, ignore); err == nil || creating.Err() != nil {
 		t.Errorf("a create over foreign names must be refused, and at once: %v", err)
 	}
 	for _, c := range containers {

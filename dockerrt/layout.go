@@ -12,9 +12,6 @@ import (
 // layout is where the daemon's files are.
 type layout struct{ root string }
 
-// primaryLog can be no exec's id: those begin with a letter or digit.
-const primaryLog = "_primary"
-
 func (l layout) logs(sandboxID string) string { return filepath.Join(l.root, "exec-logs", sandboxID) }
 func (l layout) results(sandboxID string) string {
 	return filepath.Join(l.root, "exec-results", sandboxID)

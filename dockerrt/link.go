@@ -12,6 +12,8 @@ import (
 type links struct {
 	mu   sync.Mutex
 	open map[string]*sandboxLink
+	// removed are the sandboxes that get no link any more: whoever comes late would leave a directory behind.
+	removed map[string]bool
 }
 
 // sandboxLink accepts the one process that Docker says is the container's first.
@@ -32,6 +34,9 @@ func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
 	defer d.links.mu.Unlock()
 	if l := d.links.open[sandboxID]; l != nil {
 		return l, nil
+	}
+	if d.links.removed[sandboxID] {
+		return nil, fmt.Errorf("%w: sandbox %s is removed", initlink.ErrClosed, sandboxID)
 	}
 	if err := d.layout.make(sandboxID); err != nil {
 		return nil, fmt.Errorf("cannot make the sandbox's directories: %w", err)
@@ -94,6 +99,17 @@ func (d *Docker) unlink(sandboxID string) {
 	}
 	if err := l.Close(); err != nil {
 		d.log.Warn("link to a sandbox did not close", "sandbox_id", sandboxID, "error", err)
+	}
+}
+
+// retire says whether the sandbox's removal has begun.
+func (l *links) retire(sandboxID string, removed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if removed {
+		l.removed[sandboxID] = true
+	} else {
+		delete(l.removed, sandboxID)
 	}
 }
 

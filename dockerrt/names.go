@@ -1,6 +1,8 @@
 package dockerrt
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"maps"
 
@@ -16,6 +18,8 @@ const (
 	labelInstance  = labelNamespace + ".instance"
 	labelOwner     = labelNamespace + ".owner"
 	labelUser      = labelNamespace + ".user."
+	// labelNetwork holds the network's mode and what it allows, as JSON, where it is restricted.
+	labelNetwork = labelNamespace + ".network"
 	// Docker's own tools group containers by these.
 	labelComposeProject = "com.docker.compose.project"
 	labelComposeService = "com.docker.compose.service"
@@ -23,6 +27,7 @@ const (
 
 const (
 	componentPrimary = "primary"
+	componentService = "service"
 	componentNetwork = "network"
 )
 
@@ -31,6 +36,15 @@ const networkPrefix = "agbox-net-"
 // Sandbox ids are valid in Docker names as they are, so no two ids share a name.
 func networkName(sandboxID string) string { return networkPrefix + sandboxID }
 func primaryName(sandboxID string) string { return "agbox-primary-" + sandboxID }
+
+// serviceName is the container's name that people know. Both parts may hold "-", so that it can be another sandbox's
+// already: then the service gets uniqueServiceName, and is found by its labels in any case.
+func serviceName(sandboxID, service string) string { return "agbox-svc-" + sandboxID + "-" + service }
+
+func uniqueServiceName(sandboxID, service string) string {
+	sum := sha256.Sum256([]byte(sandboxID + "/" + service))
+	return serviceName(sandboxID, service) + "." + hex.EncodeToString(sum[:8])
+}
 
 func (d *Docker) labels(sandboxID, component string, user map[string]string) map[string]string {
 	labels := make(map[string]string, len(user)+6)

@@ -2,30 +2,62 @@ package dockerrt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/docker/docker/api/types/network"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// createNetwork makes the sandbox's network on a subnet of its own and returns its id.
-func (d *Docker) createNetwork(ctx context.Context, sandboxID string, user map[string]string) (string, error) {
+// networked reports whether the sandbox has a network at all: what may reach nothing and has no services has none.
+func networked(spec *agboxv1.CreateSpec) bool {
+	return spec.GetNetwork().GetMode() != modeNone || len(spec.RequiredServices)+len(spec.OptionalServices) > 0
+}
+
+// createNetwork makes the sandbox's network on a subnet of its own and returns its id, "" for a sandbox that has none.
+func (d *Docker) createNetwork(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (id string, err error) {
+	if !networked(spec) {
+		return "", nil
+	}
 	ctx, cancel := d.write(ctx)
 	defer cancel()
+	if err := d.enter(ctx); err != nil {
+		return "", err
+	}
+	defer func() { d.leave(id != "") }()
+	labels := d.labels(sandboxID, componentNetwork, spec.Labels)
+	mode := spec.GetNetwork().GetMode()
+	restricted := mode == modeNone || mode == modeAllow
+	if restricted {
+		text, err := json.Marshal(spec.Network)
+		if err != nil {
+			return "", err
+		}
+		labels[labelNetwork] = string(text)
+	}
 	for {
 		subnet, err := d.subnets.take()
 		if err != nil {
 			return "", err
 		}
+		if restricted {
+			if err := d.restrict(subnet, spec.Network); err != nil {
+				d.subnets.release(subnet)
+				return "", err
+			}
+		}
 		created, err := d.api.NetworkCreate(ctx, networkName(sandboxID), network.CreateOptions{
-			Driver: "bridge",
-			Labels: d.labels(sandboxID, componentNetwork, user),
-			IPAM:   &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet.String()}}},
+			Driver:   "bridge",
+			Internal: mode == modeNone,
+			Labels:   labels,
+			IPAM:     &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet.String()}}},
 		})
 		switch {
 		case err == nil:
-			return created.ID, nil
+			return created.ID, d.reachable(created.ID)
 		case strings.Contains(err.Error(), "overlap"):
 			continue // somebody else's since we looked: it stays taken, and another one is tried
 		default:
@@ -55,6 +87,7 @@ func (d *Docker) removeNetworks(ctx context.Context, sandboxID, keep string) err
 			continue
 		}
 		for _, subnet := range subnetsOf(n.IPAM) {
+			d.release(subnet)
 			d.subnets.release(subnet)
 		}
 	}

@@ -55,7 +55,7 @@ func TestObjects(t *testing.T) {
 	ctx := context.Background()
 	const id = "objects-1"
 	spec := &agboxv1.CreateSpec{Image: dockertest.TinyImage(t, engine, dockertest.Busybox), Labels: map[string]string{"team": "a"}}
-	if err := d.Create(ctx, id, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, id, spec, ignore); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Remove(ctx, id) })
@@ -103,11 +103,11 @@ func TestObjects(t *testing.T) {
 	if found, err := d.Inventory(ctx); err != nil || !found.Running[id] || len(found.Histories) != 1 {
 		t.Errorf("its own daemon finds %v, %v", found, err)
 	}
-	if primary, err := d.Observe(ctx, id); err != nil || !primary.Running {
-		t.Errorf("the primary is %v, %v", primary, err)
+	if seen, err := d.Observe(ctx, id, spec); err != nil || !seen.Alive {
+		t.Errorf("the sandbox is %v, %v", seen, err)
 	}
 
-	if err := d.Create(ctx, id, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, id, spec, ignore); err != nil {
 		t.Errorf("a create that is repeated after a crash: %v", err)
 	}
 	if err := d.Remove(ctx, id); err != nil {
@@ -134,7 +134,7 @@ func TestFailedStart(t *testing.T) {
 	d, dir := open(t, "instance-three")
 	missing := filepath.Join(dir, "missing")
 	const id = "failed-1"
-	err := d.Create(context.Background(), id, &agboxv1.CreateSpec{
+	_, err := d.Create(context.Background(), id, &agboxv1.CreateSpec{
 		Image:  dockertest.TinyImage(t, engine, dockertest.Busybox),
 		Mounts: []*agboxv1.MountSpec{{Source: missing, Target: "/missing"}},
 	}, ignore)

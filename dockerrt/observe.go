@@ -11,6 +11,8 @@ import (
 	"github.com/docker/docker/api/types/network"
 
 	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Inventory implements actors.Runtime: two lists, however many sandboxes there are.
@@ -30,10 +32,11 @@ func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 	for _, c := range containers {
 		id := c.Labels[labelSandbox]
 		found.Objects[id] = found.Objects[id] || c.Labels[labelOwner] != d.owner()
-		if c.Labels[labelComponent] != componentPrimary || c.State != container.StateRunning {
-			continue
+		running := c.State == container.StateRunning
+		if seen, others := found.Running[id]; others {
+			running = running && seen
 		}
-		found.Running[id] = true
+		found.Running[id] = running
 	}
 	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine("")})
 	if err != nil {
@@ -67,20 +70,60 @@ func (l layout) histories() ([]string, error) {
 }
 
 // Observe implements actors.Runtime.
-func (d *Docker) Observe(ctx context.Context, sandboxID string) (actors.Primary, error) {
+func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (actors.Observation, error) {
+	seen, err := d.observe(ctx, sandboxID, spec)
+	return seen, reached(err)
+}
+
+func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (actors.Observation, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	name := primaryName(sandboxID)
-	found, err := d.api.ContainerInspect(ctx, name)
-	if isNotFound(err) || err == nil && !d.owns(found.Config.Labels, sandboxID) {
-		return actors.Primary{Cause: "the primary container " + name + " is missing: somebody removed it"}, nil
-	} else if err != nil {
-		return actors.Primary{}, reached(fmt.Errorf("dockerrt: cannot inspect %s: %w", name, err))
+	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
+	if err != nil {
+		return actors.Observation{}, fmt.Errorf("dockerrt: cannot list containers: %w", err)
 	}
-	if !found.State.Running {
-		return actors.Primary{Cause: cause(found.State)}, nil
+	byService := map[string]container.Summary{} // the primary is ""
+	for _, c := range containers {
+		byService[c.Labels[labelService]] = c
 	}
-	return actors.Primary{Running: true}, nil
+	why := func(service string) (string, error) {
+		c, there := byService[service]
+		if !there {
+			return "is missing: somebody removed it", nil
+		}
+		found, err := d.api.ContainerInspect(ctx, c.ID) // a list is behind the event that tells of an end
+		if isNotFound(err) {
+			return "is missing: somebody removed it", nil
+		} else if err != nil {
+			return "", fmt.Errorf("dockerrt: cannot inspect %s: %w", c.ID, err)
+		}
+		if found.State.Running {
+			return "", nil
+		}
+		return ended(found.State), nil
+	}
+	seen := actors.Observation{Lost: map[string]string{}}
+	if cause, err := why(""); err != nil || cause != "" {
+		seen.Code, seen.Cause = lifecycle.CodeContainerNotRunning, "the primary container "+cause
+		return seen, err
+	}
+	for _, service := range spec.GetRequiredServices() {
+		if cause, err := why(service.Name); err != nil || cause != "" {
+			seen.Code, seen.Cause = lifecycle.CodeServiceNotRunning, "the required service "+service.Name+" "+cause
+			return seen, err
+		}
+	}
+	for _, service := range spec.GetOptionalServices() {
+		cause, err := why(service.Name)
+		if err != nil {
+			return seen, err
+		}
+		if cause != "" {
+			seen.Lost[service.Name] = "it " + cause
+		}
+	}
+	seen.Alive = true
+	return seen, nil
 }
 
 // Attach implements actors.Runtime.
@@ -89,10 +132,14 @@ func (d *Docker) Attach(sandboxID string) error {
 	return err
 }
 
-func cause(state *container.State) string {
-	text := fmt.Sprintf("the primary container ended with exit code %d", state.ExitCode)
+// ended says how a container ended, after its name.
+func ended(state *container.State) string {
+	text := fmt.Sprintf("ended with exit code %d", state.ExitCode)
 	if state.ExitCode > 128 {
 		text += fmt.Sprintf(" (signal %d, %s)", state.ExitCode-128, syscall.Signal(state.ExitCode-128))
+	}
+	if state.ExitCode == 0 {
+		text += ": it was asked to end, as by docker stop or by an engine that was stopped without live-restore"
 	}
 	if state.OOMKilled {
 		text += ", out of memory"

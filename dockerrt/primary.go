@@ -8,8 +8,10 @@ import (
 	"strconv"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
+	"github.com/docker/go-connections/nat"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -22,64 +24,76 @@ const (
 	workdir    = "/workspace"
 )
 
-// droppedCapabilities are those of Docker's default set that let a sandbox forge packets or make device nodes.
-var droppedCapabilities = []string{"NET_RAW", "MKNOD"}
+// initLogSize bounds what agbox-init may say on stderr; it is silent unless it cannot start.
+const initLogSize = "1m"
 
-const (
-	pidsLimit = 4096
-	// initLogSize bounds what agbox-init may say on stderr; it is silent unless it cannot start.
-	initLogSize = "1m"
-)
-
-func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image imageConfig) error {
+func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image image.InspectResponse) error {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	config, host := d.primaryConfig(sandboxID, spec, image)
 	name := primaryName(sandboxID)
 	if _, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name); err != nil {
-		return fmt.Errorf("cannot create container %s: %w", name, err)
+		return explained(fmt.Errorf("cannot create container %s: %w", name, err))
 	}
 	return nil
 }
 
-func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image imageConfig) (*container.Config, *container.HostConfig) {
-	command := []string{initTarget,
-		"--socket=" + runTarget + "/s", "--workdir=" + workdir,
-		"--image-user=" + image.user, "--stop-grace=" + d.config.StopGrace.String(), "--"}
-	config := &container.Config{
-		Image:      image.id,
-		User:       "0:0", // agbox-init drops to the right user for each command
-		Env:        d.environment(spec.Envs),
-		WorkingDir: workdir,
-		Entrypoint: command,
-		Cmd:        image.entrypoint,
-		Labels:     d.labels(sandboxID, componentPrimary, spec.Labels),
-		StopSignal: "SIGTERM",
+func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image image.InspectResponse) (*container.Config, *container.HostConfig) {
+	var imageUser string
+	var entrypoint []string
+	if image.Config != nil {
+		imageUser, entrypoint = image.Config.User, image.Config.Entrypoint
 	}
-	limit := int64(pidsLimit)
-	host := &container.HostConfig{
-		NetworkMode: container.NetworkMode(networkName(sandboxID)),
-		Mounts:      d.primaryMounts(sandboxID, spec.Mounts),
-		SecurityOpt: []string{"no-new-privileges"},
-		CapDrop:     droppedCapabilities,
-		LogConfig:   container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": initLogSize}},
-		Resources: container.Resources{
-			PidsLimit: &limit,
-			Ulimits:   []*container.Ulimit{{Name: "core"}},
-		},
+	directory := workdir
+	if spec.WorkingDir != "" {
+		directory = spec.WorkingDir
+	}
+	command := []string{initTarget,
+		"--socket=" + runTarget + "/s", "--workdir=" + directory,
+		"--image-user=" + imageUser, "--stop-grace=" + d.config.StopGrace.String()}
+	if spec.User != "" {
+		command = append(command, "--user="+spec.User)
+	}
+	if len(spec.Command) > 0 {
+		command = append(command, "--entrypoint-words="+strconv.Itoa(len(entrypoint)))
+	}
+	exposed, bindings := published(spec.Ports)
+	config := &container.Config{
+		Image:        image.ID,
+		User:         "0:0", // agbox-init drops to the right user for each command
+		Env:          d.environment(spec.Envs),
+		WorkingDir:   directory,
+		Hostname:     spec.Hostname,
+		Entrypoint:   append(command, "--"),
+		Cmd:          slices.Concat(entrypoint, spec.Command),
+		ExposedPorts: exposed,
+		Labels:       d.labels(sandboxID, componentPrimary, spec.Labels),
+		StopSignal:   "SIGTERM",
+	}
+	host := confine(spec)
+	host.NetworkMode = "none"
+	if networked(spec) {
+		host.NetworkMode = container.NetworkMode(networkName(sandboxID))
+	}
+	host.Mounts = d.primaryMounts(sandboxID, spec)
+	host.LogConfig = container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": initLogSize}}
+	host.PortBindings = bindings
+	host.DeviceRequests = devices(spec.Gpus)
+	host.ReadonlyRootfs = spec.ReadOnlyRoot
+	for _, name := range slices.Sorted(maps.Keys(spec.ExtraHosts)) {
+		host.ExtraHosts = append(host.ExtraHosts, name+":"+spec.ExtraHosts[name])
+	}
+	if spec.AllowNewPrivileges {
+		host.SecurityOpt = nil
 	}
 	return config, host
 }
 
 func (d *Docker) environment(envs map[string]string) []string {
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(envs)) {
-		list = append(list, key+"="+envs[key])
-	}
-	return append(list, "HOST_UID="+strconv.Itoa(d.config.UID), "HOST_GID="+strconv.Itoa(d.config.GID))
+	return append(environ(envs), "HOST_UID="+strconv.Itoa(d.config.UID), "HOST_GID="+strconv.Itoa(d.config.GID))
 }
 
-func (d *Docker) primaryMounts(sandboxID string, spec []*agboxv1.MountSpec) []mount.Mount {
+func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []mount.Mount {
 	bind := func(source, target string, readOnly bool) mount.Mount {
 		return mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly}
 	}
@@ -89,10 +103,60 @@ func (d *Docker) primaryMounts(sandboxID string, spec []*agboxv1.MountSpec) []mo
 		// Read-only: agbox-init writes through descriptors that it was given, and nobody else may.
 		bind(d.layout.logs(sandboxID), logTarget, true),
 	}
-	for _, m := range spec {
+	for _, m := range spec.Mounts {
 		mounts = append(mounts, bind(m.Source, m.Target, !m.Writable))
 	}
+	if ownWorkspace(spec) {
+		mounts = append(mounts, mount.Mount{Type: mount.TypeVolume, Target: workdir})
+	}
 	return mounts
+}
+
+// ownWorkspace reports whether /workspace needs a volume: beside a root that is read-only, where nothing else is there.
+// The volume has no name, and goes with the container.
+func ownWorkspace(spec *agboxv1.CreateSpec) bool {
+	return spec.ReadOnlyRoot &&
+		!slices.ContainsFunc(spec.Mounts, func(m *agboxv1.MountSpec) bool { return m.Target == workdir }) &&
+		!slices.ContainsFunc(spec.Tmpfs, func(t *agboxv1.TmpfsSpec) bool { return t.Target == workdir })
+}
+
+func published(ports []*agboxv1.PortSpec) (nat.PortSet, nat.PortMap) {
+	if len(ports) == 0 {
+		return nil, nil
+	}
+	exposed, bindings := nat.PortSet{}, nat.PortMap{}
+	for _, p := range ports {
+		port := nat.Port(fmt.Sprintf("%d/%s", p.ContainerPort, p.Protocol))
+		exposed[port] = struct{}{}
+		bindings[port] = append(bindings[port], nat.PortBinding{HostIP: p.HostIp, HostPort: strconv.Itoa(int(p.HostPort))})
+	}
+	return exposed, bindings
+}
+
+// publishedPorts returns where the engine has published the primary's ports.
+func (d *Docker) publishedPorts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) ([]*agboxv1.PublishedPort, error) {
+	if len(spec.Ports) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	found, err := d.api.ContainerInspect(ctx, primaryName(sandboxID))
+	if err != nil {
+		return nil, err
+	}
+	var list []*agboxv1.PublishedPort
+	for _, port := range slices.Sorted(maps.Keys(found.NetworkSettings.Ports)) {
+		for _, binding := range found.NetworkSettings.Ports[port] {
+			host, err := strconv.ParseUint(binding.HostPort, 10, 16)
+			if err != nil {
+				return nil, fmt.Errorf("the engine published %s at port %q: %w", port, binding.HostPort, err)
+			}
+			list = append(list, &agboxv1.PublishedPort{
+				ContainerPort: uint32(port.Int()), HostPort: uint32(host), HostIp: binding.HostIP, Protocol: port.Proto(),
+			})
+		}
+	}
+	return list, nil
 }
 
 // removeContainers removes every container of the sandbox by force.

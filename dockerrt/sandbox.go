@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/docker/docker/api/types/container"
+	dockerimage "github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/dockerrt/image"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -44,39 +48,95 @@ func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 }
 
 // Create implements actors.Runtime.
-func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) error {
-	return reached(d.create(ctx, sandboxID, spec, report))
+func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
+	started, err := d.create(ctx, sandboxID, spec, report)
+	return started, reached(err)
 }
 
-func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) error {
+func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
 	report(lifecycle.Preparing{Phase: "materialize"})
-	image, err := d.ensureImage(ctx, spec.Image, report)
+	found, err := d.prepare(ctx, spec, report)
 	if err != nil {
-		return err
+		return actors.Started{}, err
 	}
+	started, err := d.materialize(ctx, sandboxID, spec, found, report)
+	if err != nil && ctx.Err() == nil { // one that was given up from outside is removed or made anew by what comes next
+		return started, errors.Join(err, d.Remove(context.WithoutCancel(ctx), sandboxID))
+	}
+	return started, err
+}
+
+// prepare makes the images of the primary and of the required services present, all at the same time.
+func (d *Docker) prepare(ctx context.Context, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (dockerimage.InspectResponse, error) {
+	progress := func(p image.Progress) {
+		report(lifecycle.Preparing{Phase: "pull", Image: p.Image, Done: uint64(p.Done), Total: uint64(p.Total)})
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
+			_, err := d.images.Ensure(ctx, service.Image, image.Policy(service.PullPolicy), progress)
+			return err
+		})
+	})
+	var found dockerimage.InspectResponse
+	group.Go(func() (err error) {
+		found, err = d.images.Ensure(ctx, spec.Image, image.Policy(spec.PullPolicy), progress)
+		return err
+	})
+	return found, group.Wait()
+}
+
+// take waits for a turn to make something, in order.
+func (d *Docker) take(ctx context.Context) (give func(), err error) {
 	select {
 	case d.creates <- struct{}{}:
-		defer func() { <-d.creates }()
+		return func() { <-d.creates }, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
-	if err := d.materialize(ctx, sandboxID, spec, image); err != nil {
-		if ctx.Err() != nil {
-			return err // given up from outside: what comes next removes or makes anew
-		}
-		return errors.Join(err, d.Remove(context.WithoutCancel(ctx), sandboxID))
-	}
-	return nil
 }
 
-// materialize makes the sandbox's parts and starts it. What an interrupted create left behind, or what an engine still
+// materialize makes the sandbox's parts and starts it. Nobody waits for its turn while services become healthy or an
+// entrypoint prepares the primary.
+func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse, report func(lifecycle.Command)) (actors.Started, error) {
+	link, networkID, err := d.make(ctx, sandboxID, spec, found)
+	if err != nil {
+		return actors.Started{}, err
+	}
+	if err := d.serve(ctx, sandboxID, spec.RequiredServices, true, report); err != nil {
+		return actors.Started{}, err
+	}
+	err = d.startPrimary(ctx, sandboxID, link)
+	if err != nil && strings.Contains(err.Error(), "ambiguous") {
+		if err := d.removeNetworks(ctx, sandboxID, networkID); err != nil {
+			return actors.Started{}, err
+		}
+		err = d.startPrimary(ctx, sandboxID, link)
+	}
+	if err != nil {
+		return actors.Started{}, err
+	}
+	if err := d.boot(ctx, sandboxID, link, len(spec.Command) > 0); err != nil {
+		return actors.Started{}, err
+	}
+	if err := d.hook(ctx, sandboxID, spec.RequiredServices, report); err != nil {
+		return actors.Started{}, err
+	}
+	ports, err := d.publishedPorts(ctx, sandboxID, spec)
+	return actors.Started{Ports: ports}, err
+}
+
+// make makes the parts and starts the required services. What an interrupted create left behind, or what an engine still
 // makes for a daemon that died, is removed first: it may lack files.
-func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image imageConfig) error {
-	var link *sandboxLink
-	var network string
-	err := passing(ctx, func() error {
+func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, network string, err error) {
+	give, err := d.take(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	defer give()
+	err = passing(ctx, func() error {
 		var err error
-		if link, network, err = d.makeParts(ctx, sandboxID, spec, image); err == nil {
+		if link, network, err = d.makeParts(ctx, sandboxID, spec, found); err == nil {
 			return nil
 		}
 		if !isConflict(err) {
@@ -84,33 +144,44 @@ func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv
 		}
 		return errors.Join(err, d.remove(ctx, sandboxID))
 	})
+	if err == nil {
+		err = d.copyIn(ctx, sandboxID, spec)
+	}
+	if err == nil {
+		err = d.startServices(ctx, sandboxID, spec)
+	}
+	return link, network, err
+}
+
+func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandboxLink) error {
+	give, err := d.take(ctx)
 	if err != nil {
 		return err
 	}
-	err = d.start(ctx, sandboxID, link)
-	if err != nil && strings.Contains(err.Error(), "ambiguous") {
-		if err := d.removeNetworks(ctx, sandboxID, network); err != nil {
-			return err
-		}
-		err = d.start(ctx, sandboxID, link)
-	}
-	return err
+	defer give()
+	return d.start(ctx, sandboxID, link)
 }
 
-// makeParts makes network and container at the same time: an engine checks that the network is there only when the
+// makeParts makes network and containers at the same time: an engine checks that the network is there only when a
 // container starts.
-func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image imageConfig) (link *sandboxLink, network string, err error) {
+func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, network string, err error) {
 	d.unlink(sandboxID)
+	d.links.retire(sandboxID, false)
 	if link, err = d.link(sandboxID); err != nil {
 		return nil, "", err
 	}
 	networked := make(chan error, 1)
 	go func() {
 		var err error
-		network, err = d.createNetwork(ctx, sandboxID, spec.Labels)
+		network, err = d.createNetwork(ctx, sandboxID, spec)
 		networked <- err
 	}()
-	err = d.createPrimary(ctx, sandboxID, spec, image)
+	err = d.createPrimary(ctx, sandboxID, spec, found)
+	if err == nil {
+		err = each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
+			return d.createService(ctx, sandboxID, spec, service)
+		})
+	}
 	if networkErr := <-networked; networkErr != nil && (err == nil || !isConflict(err)) {
 		err = networkErr
 	}
@@ -118,58 +189,108 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 }
 
 // Resume implements actors.Runtime.
-func (d *Docker) Resume(ctx context.Context, sandboxID string, _ *agboxv1.CreateSpec, _ func(lifecycle.Command)) error {
-	return reached(d.resume(ctx, sandboxID))
+func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
+	started, err := d.resume(ctx, sandboxID, spec, report)
+	return started, reached(err)
 }
 
-func (d *Docker) resume(ctx context.Context, sandboxID string) error {
-	if err := d.checkParts(ctx, sandboxID); err != nil {
-		return err
+func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
+	if err := d.checkParts(ctx, sandboxID, spec); err != nil {
+		return actors.Started{}, err
 	}
 	d.unlink(sandboxID)
 	link, err := d.link(sandboxID)
 	if err != nil {
-		return err
+		return actors.Started{}, err
 	}
-	return d.start(ctx, sandboxID, link)
+	err = d.startServices(ctx, sandboxID, spec)
+	if err == nil {
+		err = d.serve(ctx, sandboxID, spec.RequiredServices, false, report)
+	}
+	if err == nil {
+		err = d.start(ctx, sandboxID, link)
+	}
+	if err == nil {
+		err = d.boot(ctx, sandboxID, link, len(spec.Command) > 0)
+	}
+	if err != nil {
+		if ctx.Err() == nil { // nothing of a sandbox that failed goes on
+			err = errors.Join(err, d.Halt(context.WithoutCancel(ctx), sandboxID))
+		}
+		return actors.Started{}, err
+	}
+	ports, err := d.publishedPorts(ctx, sandboxID, spec)
+	return actors.Started{Ports: ports}, err
 }
 
 // checkParts refuses to resume what is not whole: nothing is silently recreated.
-func (d *Docker) checkParts(ctx context.Context, sandboxID string) error {
+func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	missing := func(kind, name string) error {
 		return coded("SANDBOX_RUNTIME_CORRUPT", "%w: %s %s: delete the sandbox and create it again", ErrMissing, kind, name)
 	}
-	found, err := d.api.ContainerInspect(ctx, primaryName(sandboxID))
-	if isNotFound(err) || err == nil && !d.owns(found.Config.Labels, sandboxID) {
-		return missing("container", primaryName(sandboxID))
-	} else if err != nil {
+	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
+	if err != nil {
 		return err
+	}
+	there := func(component, service string) bool {
+		return slices.ContainsFunc(containers, func(c container.Summary) bool {
+			return c.Labels[labelComponent] == component && c.Labels[labelService] == service
+		})
+	}
+	if !there(componentPrimary, "") {
+		return missing("container", primaryName(sandboxID))
+	}
+	for _, service := range spec.RequiredServices {
+		if !there(componentService, service.Name) {
+			return missing("the container of service", service.Name)
+		}
 	}
 	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
 	if err != nil {
 		return err
 	}
-	if len(networks) == 0 {
+	if len(networks) == 0 && networked(spec) {
 		return missing("network", networkName(sandboxID))
 	}
 	return nil
 }
 
 // Stop implements actors.Runtime. It asks agbox-init, which ends everything and then itself: that spares Docker's own
-// way to a process, a quarter of the time that a kill takes. Docker stops the container when that does not help.
+// way to a process, a quarter of the time that a kill takes. Docker stops the container when that does not help, and the
+// services, which the primary may need until then.
 func (d *Docker) Stop(ctx context.Context, sandboxID string) error {
-	return reached(passing(ctx, func() error { return d.stop(ctx, sandboxID) }))
+	return reached(passing(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout+d.config.StopGrace)
+		defer cancel()
+		if err := d.stopPrimary(ctx, sandboxID, d.config.StopGrace); err != nil {
+			return err
+		}
+		return d.stopServices(ctx, sandboxID, true)
+	}))
 }
 
-func (d *Docker) stop(ctx context.Context, sandboxID string) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout+d.config.StopGrace)
-	defer cancel()
+// Halt implements actors.Runtime.
+func (d *Docker) Halt(ctx context.Context, sandboxID string) error {
+	return reached(passing(ctx, func() error {
+		ctx, cancel := d.write(ctx)
+		defer cancel()
+		services := make(chan error, 1)
+		go func() { services <- d.stopServices(ctx, sandboxID, false) }()
+		err := d.stopPrimary(ctx, sandboxID, 0)
+		if errors.Is(err, ErrMissing) {
+			err = nil
+		}
+		return errors.Join(err, <-services)
+	}))
+}
+
+func (d *Docker) stopPrimary(ctx context.Context, sandboxID string, grace time.Duration) error {
 	name := primaryName(sandboxID)
-	if !d.stopByInit(ctx, sandboxID) {
-		grace := int(stopSlack / time.Second)
-		if err := d.api.ContainerStop(ctx, name, container.StopOptions{Timeout: &grace}); isNotFound(err) {
+	if !d.stopByInit(ctx, sandboxID, grace) {
+		seconds := int(stopSlack / time.Second)
+		if err := d.api.ContainerStop(ctx, name, container.StopOptions{Timeout: &seconds}); isNotFound(err) {
 			return coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s: delete the sandbox", ErrMissing, name)
 		} else if err != nil {
 			return fmt.Errorf("cannot stop container %s: %w", name, err)
@@ -183,16 +304,16 @@ func (d *Docker) stop(ctx context.Context, sandboxID string) error {
 const stopSlack = 2 * time.Second
 
 // stopByInit reports whether the container ended because its init was asked to.
-func (d *Docker) stopByInit(ctx context.Context, sandboxID string) bool {
+func (d *Docker) stopByInit(ctx context.Context, sandboxID string, grace time.Duration) bool {
 	link, err := d.running(sandboxID)
 	if err != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.config.StopGrace+stopSlack)
+	ctx, cancel := context.WithTimeout(ctx, grace+stopSlack)
 	defer cancel()
 	ended, errs := d.api.ContainerWait(ctx, primaryName(sandboxID), container.WaitConditionNotRunning)
 	asked := make(chan error, 1)
-	go func() { asked <- link.Stop(ctx, d.config.StopGrace) }()
+	go func() { asked <- link.Stop(ctx, grace) }()
 	defer func() { cancel(); <-asked }()
 	select {
 	case <-ended:
@@ -210,6 +331,7 @@ func (d *Docker) Remove(ctx context.Context, sandboxID string) error {
 func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
+	d.links.retire(sandboxID, true)
 	if err := d.removeContainers(ctx, sandboxID); err != nil {
 		return err
 	}
@@ -221,7 +343,10 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 }
 
 // Forget implements actors.Runtime.
-func (d *Docker) Forget(sandboxID string) error { return d.layout.removeHistory(sandboxID) }
+func (d *Docker) Forget(sandboxID string) error {
+	d.links.retire(sandboxID, false)
+	return d.layout.removeHistory(sandboxID)
+}
 
 // What an engine refuses in passing is tried again this often, with delays that double: for 6 s in all.
 const (

@@ -68,7 +68,7 @@ func (d *Docker) deliver(m events.Message, watcher actors.Watcher) {
 	case labels[labelInstance] != d.config.Instance:
 	case m.Action == events.ActionCreate:
 		watcher.Appeared(labels[labelSandbox])
-	case labels[labelComponent] == componentPrimary:
+	default:
 		watcher.Ended(labels[labelSandbox])
 	}
 }

@@ -73,7 +73,7 @@ func (c *Client) CreateExec(ctx context.Context, sandboxID string, command []str
 
 func (c *Client) createExec(ctx context.Context, sandboxID string, command []string, call execCall) (Exec, error) {
 	resp, err := c.raw.CreateExec(ctx, &agboxv1.CreateExecRequest{
-		SandboxId: sandboxID, Command: command, Cwd: call.cwd, EnvOverrides: call.env, ExecId: call.id,
+		SandboxId: sandboxID, Command: command, Cwd: call.cwd, EnvOverrides: call.env, ExecId: call.id, User: call.user,
 	})
 	if err != nil {
 		return Exec{}, err

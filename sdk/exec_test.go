@@ -1,12 +1,18 @@
 package sdk_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 )
 
 func sh(script string) []string { return []string{"sh", "-c", script} }
@@ -113,6 +119,48 @@ func TestCreateExec(t *testing.T) {
 	exec, err = c.CreateExec(t.Context(), box.ID, sh("exit 4"), sdk.WithWait(true))
 	if err != nil || exec.State != sdk.ExecFinished || exec.ExitCode != 4 {
 		t.Errorf("waited: %+v, %v", exec, err)
+	}
+}
+
+// listener is a daemon that keeps what it was asked to run.
+type listener struct {
+	agboxv1.UnimplementedSandboxServiceServer
+	asked chan *agboxv1.CreateExecRequest
+}
+
+func (l listener) CreateExec(_ context.Context, req *agboxv1.CreateExecRequest) (*agboxv1.CreateExecResponse, error) {
+	l.asked <- req
+	return &agboxv1.CreateExecResponse{ExecId: req.GetExecId()}, nil
+}
+
+func TestExecTravelsWhole(t *testing.T) {
+	dir, err := os.MkdirTemp("", "agbox") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, l := grpc.NewServer(), listener{asked: make(chan *agboxv1.CreateExecRequest, 1)}
+	agboxv1.RegisterSandboxServiceServer(server, l)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(socket) })
+	t.Cleanup(func() { server.Stop(); serving.Wait() })
+	c, err := sdk.New(sdk.WithSocket(socket.Addr().String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := c.CreateExec(t.Context(), "box1", sh("id"), sdk.WithExecID("exec-a"), sdk.WithCwd("/srv"),
+		sdk.WithEnv(map[string]string{"K": "v"}), sdk.WithUser("www-data:adm")); err != nil {
+		t.Fatal(err)
+	}
+	want := &agboxv1.CreateExecRequest{SandboxId: "box1", Command: sh("id"), ExecId: "exec-a", Cwd: "/srv",
+		EnvOverrides: map[string]string{"K": "v"}, User: "www-data:adm"}
+	if got := <-l.asked; !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 

@@ -24,6 +24,7 @@ type execCall struct {
 	waiting
 	id        string
 	cwd       string
+	user      string
 	env       map[string]string
 	maxOutput int64
 }
@@ -78,6 +79,12 @@ func WithExecID(id string) ExecOption {
 // WithCwd sets the working directory; a relative or absent one starts at /workspace.
 func WithCwd(dir string) ExecOption {
 	return execOption(func(c *execCall) { c.cwd = dir })
+}
+
+// WithUser runs the command as this user of the sandbox: a name or a number, with an optional ":group". Without
+// it, as the spec's User, else as the image's user agbox if there is one, else as the image's own.
+func WithUser(user string) ExecOption {
+	return execOption(func(c *execCall) { c.user = user })
 }
 
 // WithEnv sets environment variables on top of the sandbox's own.

@@ -146,10 +146,18 @@ func TestSpecTravelsWhole(t *testing.T) {
 		RequiredServices: []sdk.Service{{Name: "db", Image: "postgres", Env: map[string]string{"A": "b"},
 			Healthcheck:        &sdk.Healthcheck{Test: []string{"CMD", "true"}, Interval: time.Second, Retries: 3},
 			PostStartOnPrimary: []string{"migrate"}}},
-		OptionalServices: []sdk.Service{{Name: "web", Image: "nginx"}},
-		Labels:           map[string]string{"team": "a"},
-		Env:              map[string]string{"K": "v"},
-		IdleTTL:          sdk.NeverIdle,
+		OptionalServices: []sdk.Service{{Name: "web", Image: "nginx", Command: []string{"serve"}, User: "9", PullPolicy: sdk.PullAlways,
+			Limits: sdk.Limits{CPULimit: 0.5, MemoryLimit: 1 << 30, PidsLimit: 7, DiskLimit: 1 << 31, ShmSize: 1 << 20},
+			Tmpfs:  []sdk.Tmpfs{{Target: "/t", Size: 5}}, CapAdd: []string{"NET_RAW"}}},
+		Labels:  map[string]string{"team": "a"},
+		Env:     map[string]string{"K": "v"},
+		IdleTTL: sdk.NeverIdle,
+		Command: []string{"run", "x"}, OnCommandEnd: sdk.CommandEndKeeps, User: "1:2", WorkingDir: "/srv", PullPolicy: sdk.PullNever,
+		Limits: sdk.Limits{CPULimit: 1.5, MemoryLimit: 1 << 32, PidsLimit: 8, DiskLimit: 1 << 33, ShmSize: 1 << 21},
+		Tmpfs:  []sdk.Tmpfs{{Target: "/tmp"}}, GPUs: "all", ReadOnlyRoot: true, CapAdd: []string{"KILL"}, AllowNewPrivileges: true,
+		Network:  &sdk.Network{Mode: sdk.NetworkAllow, Allow: []sdk.Destination{{CIDR: "192.0.2.0/24", Ports: []uint16{80}, Protocol: "tcp"}}},
+		Ports:    []sdk.Port{{ContainerPort: 80, HostPort: 8080, HostIP: "0.0.0.0", Protocol: "udp"}},
+		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
 	}
 	box, err := c.CreateSandbox(t.Context(), spec, sdk.WithSandboxID("box1"), sdk.WithConfigYAML([]byte("image: x\n")))
 	if err != nil {
@@ -163,11 +171,24 @@ func TestSpecTravelsWhole(t *testing.T) {
 		RequiredServices: []*agboxv1.ServiceSpec{{Name: "db", Image: "postgres", Envs: map[string]string{"A": "b"},
 			Healthcheck:        &agboxv1.HealthcheckConfig{Test: []string{"CMD", "true"}, Interval: durationpb.New(time.Second), Retries: 3},
 			PostStartOnPrimary: []string{"migrate"}}},
-		OptionalServices: []*agboxv1.ServiceSpec{{Name: "web", Image: "nginx"}},
-		Labels:           map[string]string{"team": "a"},
-		Envs:             map[string]string{"K": "v"},
-		IdleTtl:          durationpb.New(0),
+		OptionalServices: []*agboxv1.ServiceSpec{{Name: "web", Image: "nginx", Command: []string{"serve"}, User: "9", PullPolicy: "always",
+			CpuLimit: 0.5, MemoryLimit: 1 << 30, PidsLimit: 7, DiskLimit: 1 << 31, ShmSize: 1 << 20,
+			Tmpfs: []*agboxv1.TmpfsSpec{{Target: "/t", Size: 5}}, CapAdd: []string{"NET_RAW"}}},
+		Labels:  map[string]string{"team": "a"},
+		Envs:    map[string]string{"K": "v"},
+		IdleTtl: durationpb.New(0),
+		Command: []string{"run", "x"}, OnCommandEnd: "keep", User: "1:2", WorkingDir: "/srv", PullPolicy: "never",
+		CpuLimit: 1.5, MemoryLimit: 1 << 32, PidsLimit: 8, DiskLimit: 1 << 33, ShmSize: 1 << 21,
+		Tmpfs: []*agboxv1.TmpfsSpec{{Target: "/tmp"}}, Gpus: "all", ReadOnlyRoot: true, CapAdd: []string{"KILL"}, AllowNewPrivileges: true,
+		Network:  &agboxv1.NetworkSpec{Mode: "allow", Allow: []*agboxv1.NetworkDestination{{Cidr: "192.0.2.0/24", Ports: []uint32{80}, Protocol: "tcp"}}},
+		Ports:    []*agboxv1.PortSpec{{ContainerPort: 80, HostPort: 8080, HostIp: "0.0.0.0", Protocol: "udp"}},
+		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
 	}}
+	for fields, i := want.CreateSpec.ProtoReflect().Descriptor().Fields(), 0; i < fields.Len(); i++ {
+		if !want.CreateSpec.ProtoReflect().Has(fields.Get(i)) {
+			t.Errorf("%s is not tried", fields.Get(i).Name())
+		}
+	}
 	if got := d.Created(); !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}

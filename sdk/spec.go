@@ -13,14 +13,100 @@ const NeverIdle time.Duration = -1
 // Spec describes a sandbox to create. The daemon checks all of it before it accepts.
 type Spec struct {
 	Image            string
+	PullPolicy       PullPolicy
 	Mounts           []Mount
 	Copies           []Copy
+	Tmpfs            []Tmpfs
 	BuiltinTools     []string // claude, codex, git, uv, npm, apt
 	RequiredServices []Service
 	OptionalServices []Service
 	Labels           map[string]string
 	Env              map[string]string
 	IdleTTL          time.Duration // 0: the daemon's default
+
+	// Command is the sandbox's own main process, run by the image's ENTRYPOINT if it has one. None: the
+	// sandbox just stays up.
+	Command []string
+	// OnCommandEnd says what the end of Command means. For a Spec with a Command only.
+	OnCommandEnd CommandEnd
+	// User, a name or a number with an optional ":group", runs Command and the execs that name none.
+	User string
+	// WorkingDir is absolute, where Command and execs start. "": /workspace.
+	WorkingDir string
+
+	Limits
+	GPUs               string   // "all", a number, or device ids separated by commas; "": none
+	ReadOnlyRoot       bool     // mounts, Tmpfs and /workspace stay writable
+	CapAdd             []string // beside the default capabilities, such as NET_RAW
+	AllowNewPrivileges bool     // lets setuid programs such as sudo work
+
+	Network    *Network // nil: the internet
+	Ports      []Port
+	Hostname   string
+	ExtraHosts map[string]string // host name to IP address
+}
+
+// Limits bound a sandbox or one of its services; 0 is the default.
+type Limits struct {
+	CPULimit    float64 // CPUs, from 0.01; default: no limit
+	MemoryLimit int64   // bytes, from 6 MiB; default: no limit
+	PidsLimit   int64   // processes and threads; default: 4096
+	DiskLimit   int64   // bytes of the container's own file system, from 1 MiB; default: no limit
+	ShmSize     int64   // bytes of /dev/shm; default: the engine's
+}
+
+// PullPolicy says when an image is pulled.
+type PullPolicy string
+
+const (
+	PullMissing PullPolicy = "missing" // also ""
+	PullAlways  PullPolicy = "always"
+	PullNever   PullPolicy = "never"
+)
+
+// CommandEnd says what the end of a sandbox's command means, whatever its exit code.
+type CommandEnd string
+
+const (
+	CommandEndFails CommandEnd = "fail" // the sandbox becomes FAILED; also ""
+	CommandEndKeeps CommandEnd = "keep" // the sandbox stays READY
+)
+
+// Tmpfs is a directory in memory, empty at each start.
+type Tmpfs struct {
+	Target string // absolute
+	Size   int64  // bytes; 0: half of the host's memory
+}
+
+// Port is a port of the sandbox that is published on the daemon's host.
+type Port struct {
+	ContainerPort uint16
+	HostPort      uint16 // 0: the engine chooses
+	HostIP        string // IPv4; "": 127.0.0.1
+	Protocol      string // tcp or udp; "": tcp
+}
+
+// NetworkMode is what a sandbox may reach beside its own services. The daemon's host and other sandboxes it never
+// may.
+type NetworkMode string
+
+const (
+	NetworkInternet NetworkMode = "internet" // also ""
+	NetworkNone     NetworkMode = "none"
+	NetworkAllow    NetworkMode = "allow" // what Allow lists
+)
+
+// Network is what a sandbox may reach.
+type Network struct {
+	Mode  NetworkMode
+	Allow []Destination // for NetworkAllow, at most 1,000, counting each port and protocol
+}
+
+// Destination is a part of the network.
+type Destination struct {
+	CIDR     string   // an IPv4 range or address
+	Ports    []uint16 // none: all ports and protocols
+	Protocol string   // tcp or udp, with Ports only; "": both
 }
 
 // Mount is a live bind mount. Both paths are absolute.
@@ -44,6 +130,12 @@ type Service struct {
 	Env                map[string]string
 	Healthcheck        *Healthcheck // a required service must have one
 	PostStartOnPrimary []string     // commands for the sandbox once the service is healthy
+	Command            []string     // in place of the image's CMD
+	User               string
+	PullPolicy         PullPolicy
+	Limits
+	Tmpfs  []Tmpfs
+	CapAdd []string
 }
 
 // Healthcheck has the meaning of Docker's, zero values its defaults.
@@ -64,12 +156,45 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 		OptionalServices: services(s.OptionalServices),
 		Labels:           s.Labels,
 		Envs:             s.Env,
+
+		Command:            s.Command,
+		OnCommandEnd:       string(s.OnCommandEnd),
+		User:               s.User,
+		WorkingDir:         s.WorkingDir,
+		CpuLimit:           s.CPULimit,
+		MemoryLimit:        s.MemoryLimit,
+		PidsLimit:          s.PidsLimit,
+		DiskLimit:          s.DiskLimit,
+		ShmSize:            s.ShmSize,
+		Tmpfs:              tmpfs(s.Tmpfs),
+		Gpus:               s.GPUs,
+		ReadOnlyRoot:       s.ReadOnlyRoot,
+		PullPolicy:         string(s.PullPolicy),
+		Hostname:           s.Hostname,
+		ExtraHosts:         s.ExtraHosts,
+		CapAdd:             s.CapAdd,
+		AllowNewPrivileges: s.AllowNewPrivileges,
 	}
 	for _, m := range s.Mounts {
 		p.Mounts = append(p.Mounts, &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable})
 	}
 	for _, c := range s.Copies {
 		p.Copies = append(p.Copies, &agboxv1.CopySpec{Source: c.Source, Target: c.Target, ExcludePatterns: c.Exclude})
+	}
+	for _, x := range s.Ports {
+		p.Ports = append(p.Ports, &agboxv1.PortSpec{
+			ContainerPort: uint32(x.ContainerPort), HostPort: uint32(x.HostPort), HostIp: x.HostIP, Protocol: x.Protocol,
+		})
+	}
+	if n := s.Network; n != nil {
+		p.Network = &agboxv1.NetworkSpec{Mode: string(n.Mode)}
+		for _, d := range n.Allow {
+			to := &agboxv1.NetworkDestination{Cidr: d.CIDR, Protocol: d.Protocol}
+			for _, port := range d.Ports {
+				to.Ports = append(to.Ports, uint32(port))
+			}
+			p.Network.Allow = append(p.Network.Allow, to)
+		}
 	}
 	switch s.IdleTTL {
 	case 0:
@@ -84,7 +209,12 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 func services(list []Service) []*agboxv1.ServiceSpec {
 	var out []*agboxv1.ServiceSpec
 	for _, s := range list {
-		p := &agboxv1.ServiceSpec{Name: s.Name, Image: s.Image, Envs: s.Env, PostStartOnPrimary: s.PostStartOnPrimary}
+		p := &agboxv1.ServiceSpec{
+			Name: s.Name, Image: s.Image, Envs: s.Env, PostStartOnPrimary: s.PostStartOnPrimary,
+			Command: s.Command, User: s.User, PullPolicy: string(s.PullPolicy),
+			CpuLimit: s.CPULimit, MemoryLimit: s.MemoryLimit, PidsLimit: s.PidsLimit, DiskLimit: s.DiskLimit, ShmSize: s.ShmSize,
+			Tmpfs: tmpfs(s.Tmpfs), CapAdd: s.CapAdd,
+		}
 		if h := s.Healthcheck; h != nil {
 			p.Healthcheck = &agboxv1.HealthcheckConfig{
 				Test:          h.Test,
@@ -100,6 +230,14 @@ func services(list []Service) []*agboxv1.ServiceSpec {
 	return out
 }
 
+func tmpfs(list []Tmpfs) []*agboxv1.TmpfsSpec {
+	var out []*agboxv1.TmpfsSpec
+	for _, t := range list {
+		out = append(out, &agboxv1.TmpfsSpec{Target: t.Target, Size: t.Size})
+	}
+	return out
+}
+
 func duration(d time.Duration) *durationpb.Duration {
 	if d == 0 {
 		return nil
@@ -110,7 +248,15 @@ func duration(d time.Duration) *durationpb.Duration {
 func servicesOf(list []*agboxv1.ServiceSpec) []Service {
 	var out []Service
 	for _, p := range list {
-		s := Service{Name: p.GetName(), Image: p.GetImage(), Env: p.GetEnvs(), PostStartOnPrimary: p.GetPostStartOnPrimary()}
+		s := Service{
+			Name: p.GetName(), Image: p.GetImage(), Env: p.GetEnvs(), PostStartOnPrimary: p.GetPostStartOnPrimary(),
+			Command: p.GetCommand(), User: p.GetUser(), PullPolicy: PullPolicy(p.GetPullPolicy()),
+			Limits: Limits{p.GetCpuLimit(), p.GetMemoryLimit(), p.GetPidsLimit(), p.GetDiskLimit(), p.GetShmSize()},
+			CapAdd: p.GetCapAdd(),
+		}
+		for _, t := range p.GetTmpfs() {
+			s.Tmpfs = append(s.Tmpfs, Tmpfs{Target: t.GetTarget(), Size: t.GetSize()})
+		}
 		if h := p.GetHealthcheck(); h != nil {
 			s.Healthcheck = &Healthcheck{
 				Test:          h.GetTest(),

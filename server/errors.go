@@ -44,7 +44,6 @@ const (
 	reasonCancelled       = "REQUEST_CANCELLED"
 	reasonDeadline        = "REQUEST_DEADLINE_EXCEEDED"
 	reasonInternal        = "INTERNAL"
-	reasonUnsupported     = "NOT_SUPPORTED"
 )
 
 // retryHint is when a client may try again after an error that passes by itself.

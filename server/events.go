@@ -14,7 +14,7 @@ import (
 )
 
 // chunk is how many events a subscription reads at a time; a slow client holds no more than these.
-const chunk = 256
+const chunk = 64
 
 // SubscribeSandboxEvents follows the log, not the actor: a subscriber is a cursor, and a slow one an old cursor.
 func (s *Server) SubscribeSandboxEvents(req *agboxv1.SubscribeSandboxEventsRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {

@@ -27,6 +27,7 @@ func handle(v actors.View) *agboxv1.SandboxHandle {
 		ErrorCode:         v.State.ErrorCode,
 		ErrorMessage:      v.State.ErrorMessage,
 		StateChangedAt:    timestamppb.New(v.State.ChangedAt),
+		Ports:             v.State.Ports,
 	}
 }
 

@@ -125,7 +125,7 @@ func TestMissingImage(t *testing.T) {
 	}
 	events := d.Await(created.Sandbox.SandboxId, agboxv1.EventType_SANDBOX_FAILED)
 	failed := events[len(events)-1].GetSandboxPhase()
-	if failed.ErrorCode != "IMAGE_PULL_FAILED" || !strings.Contains(failed.ErrorMessage, "agbox-test/none:here") {
+	if failed.ErrorCode != "IMAGE_REGISTRY_UNREACHABLE" || !strings.Contains(failed.ErrorMessage, "agbox-test/none:here") {
 		t.Errorf("FAILED says %v", failed)
 	}
 	dockertest.Leftovers(t, d.Engine, created.Sandbox.SandboxId)

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/agbox-dev/agbox/actors"
@@ -15,7 +14,8 @@ import (
 )
 
 func (s *Server) Ping(context.Context, *agboxv1.PingRequest) (*agboxv1.PingResponse, error) {
-	return &agboxv1.PingResponse{Version: s.config.Version, Daemon: "agboxd"}, nil
+	isolated, problem := s.runtime.Isolated()
+	return &agboxv1.PingResponse{Version: s.config.Version, Daemon: "agboxd", Isolated: isolated, IsolationProblem: problem}, nil
 }
 
 func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
@@ -26,10 +26,6 @@ func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRe
 	resolved, err := spec.Resolve(req, s.config.Host)
 	if err != nil {
 		return nil, s.fail(err, "sandbox_id", req.SandboxId)
-	}
-	if field := unsupported(resolved.Spec); field != "" {
-		return nil, newStatus(codes.Unimplemented, reasonUnsupported,
-			field+" is not supported by this version of agboxd: leave it out", map[string]string{"field": field})
 	}
 	for _, skipped := range resolved.Skipped {
 		s.log.Info("builtin tool mount skipped", "sandbox_id", id, "why", skipped)
@@ -45,18 +41,6 @@ func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRe
 func requestID(ctx context.Context) string {
 	if values := metadata.ValueFromIncomingContext(ctx, "agbox-request-id"); len(values) > 0 {
 		return values[0]
-	}
-	return ""
-}
-
-func unsupported(spec *agboxv1.CreateSpec) string {
-	switch {
-	case len(spec.Copies) > 0:
-		return "create_spec.copies"
-	case len(spec.RequiredServices) > 0:
-		return "create_spec.required_services"
-	case len(spec.OptionalServices) > 0:
-		return "create_spec.optional_services"
 	}
 	return ""
 }

@@ -11,14 +11,21 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
+	"golang.org/x/net/netutil"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/persist"
@@ -33,10 +40,32 @@ type Config struct {
 	Host spec.Host
 }
 
-// Logs tells where the output of an exec is.
-type Logs interface {
+// Runtime is what the server itself asks of the runtime; actors.Runtime has it.
+type Runtime interface {
 	ExecLogs(sandboxID, execID string) (stdout, stderr string)
+	Isolated() (bool, string)
 }
+
+// Limits on clients. They are far above what programs need, and keep one that has gone wrong from taking the daemon's
+// memory, or its descriptors, with it.
+const (
+	// handshakeTime is how long a connection may take to say that it speaks HTTP/2, and how long an answer to the
+	// daemon's own ping may take.
+	handshakeTime = 10 * time.Second
+	// silentTime without a sign of life has a connection pinged, so that one whose peer is stuck ends.
+	silentTime = 10 * time.Minute
+	// pingInterval is how often a client may ping; one that does so more often is sent away.
+	pingInterval = 10 * time.Second
+	// maxConnections wait or are served at once, and never more than half of the descriptors; more wait in the
+	// socket's backlog.
+	maxConnections = 4096
+	// maxStreams are the calls that one connection may have under way, above 1,000 subscriptions of one program.
+	maxStreams = 2048
+	// maxHeaders bounds the metadata of a call, in bytes.
+	maxHeaders = 64 << 10
+	// maxRequest is the size of a request in bytes, gRPC's own default. From twice that on gRPC refuses it unread.
+	maxRequest = 4 << 20
+)
 
 // Server serves agbox.v1.SandboxService, gRPC health and reflection.
 type Server struct {
@@ -45,7 +74,7 @@ type Server struct {
 	config  Config
 	system  *actors.System
 	db      *persist.DB
-	runtime Logs
+	runtime Runtime
 	log     *slog.Logger
 	grpc    *grpc.Server
 	health  *health.Server
@@ -54,10 +83,16 @@ type Server struct {
 }
 
 // New puts the parts together; Serve begins to answer.
-func New(config Config, system *actors.System, db *persist.DB, runtime Logs, log *slog.Logger) *Server {
+func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, log *slog.Logger) *Server {
 	s := &Server{config: config, system: system, db: db, runtime: runtime, log: log,
 		health: health.NewServer(), closing: make(chan struct{})}
-	s.grpc = grpc.NewServer(grpc.ChainUnaryInterceptor(s.recoverUnary), grpc.ChainStreamInterceptor(s.recoverStream))
+	s.grpc = grpc.NewServer(
+		grpc.ChainUnaryInterceptor(limitUnary, s.recoverUnary), grpc.ChainStreamInterceptor(limitStream, s.recoverStream),
+		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(2*maxRequest),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silentTime, Timeout: handshakeTime}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval, PermitWithoutStream: true}),
+	)
 	agboxv1.RegisterSandboxServiceServer(s.grpc, s)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	s.health.SetServingStatus(agboxv1.SandboxService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
@@ -89,7 +124,13 @@ func Listen(path string) (net.Listener, error) {
 }
 
 // Serve answers until Shutdown; then it returns nil.
-func (s *Server) Serve(listener net.Listener) error { return s.grpc.Serve(listener) }
+func (s *Server) Serve(listener net.Listener) error {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return fmt.Errorf("server: cannot tell how many files may be open: %w", err)
+	}
+	return s.grpc.Serve(netutil.LimitListener(listener, int(min(maxConnections, files.Cur/2))))
+}
 
 // drainTime is how long Shutdown lets calls end that are being answered.
 const drainTime = 500 * time.Millisecond
@@ -104,6 +145,54 @@ func (s *Server) Shutdown() {
 		defer cut.Stop()
 		s.grpc.GracefulStop()
 	})
+}
+
+func limitUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if size := proto.Size(req.(proto.Message)); size > maxRequest {
+		return nil, newStatus(codes.ResourceExhausted, reasonTooLarge, fmt.Sprintf(
+			"the request has %d bytes, which is more than %d: move what is large into files and mount these", size, maxRequest), nil)
+	}
+	response, err := next(ctx, req)
+	return response, shortened(err)
+}
+
+func limitStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	return shortened(next(srv, stream))
+}
+
+const reasonTooLarge = "REQUEST_TOO_LARGE"
+
+// A status travels in headers, twice, of which many clients take no more than 8 KiB.
+const (
+	maxStatus  = 2 << 10
+	maxMessage = 1 << 10
+	maxValue   = 256
+)
+
+// shortened returns err, with what it repeats of a request cut where that is too long for an answer.
+func shortened(err error) error {
+	st := status.Convert(err)
+	if err == nil || proto.Size(st.Proto()) <= maxStatus {
+		return err
+	}
+	info := &errdetails.ErrorInfo{}
+	for _, detail := range st.Details() {
+		if found, ok := detail.(*errdetails.ErrorInfo); ok {
+			info = found
+		}
+	}
+	for key, value := range info.Metadata {
+		info.Metadata[key] = cut(value, maxValue)
+	}
+	return newStatus(st.Code(), info.Reason, cut(st.Message(), maxMessage), info.Metadata)
+}
+
+// cut leaves out the middle of a text that is longer than size bytes.
+func cut(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	return strings.ToValidUTF8(text[:size/2]+"…"+text[len(text)-size/2:], "")
 }
 
 func (s *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {

@@ -33,6 +33,7 @@ type Runtime struct {
 	records map[string]lifecycle.ExecResult
 	cancels map[string]chan struct{}
 	busy    map[string]string
+	lost    map[string]string
 	overlap []string
 	watch   chan func(actors.Watcher)
 }
@@ -109,13 +110,53 @@ func (r *Runtime) operate(ctx context.Context, verb, sandboxID string, running b
 
 func (r *Runtime) Conflict(context.Context, string) error { return nil }
 
-func (r *Runtime) Create(ctx context.Context, id string, _ *agboxv1.CreateSpec, report func(lifecycle.Command)) error {
+func (r *Runtime) Create(ctx context.Context, id string, _ *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
 	report(lifecycle.Preparing{Phase: "materialize"})
-	return r.operate(ctx, "create", id, true)
+	return actors.Started{}, r.operate(ctx, "create", id, true)
 }
 
-func (r *Runtime) Resume(ctx context.Context, id string, _ *agboxv1.CreateSpec, _ func(lifecycle.Command)) error {
-	return r.operate(ctx, "resume", id, true)
+func (r *Runtime) Resume(ctx context.Context, id string, _ *agboxv1.CreateSpec, _ func(lifecycle.Command)) (actors.Started, error) {
+	return actors.Started{}, r.operate(ctx, "resume", id, true)
+}
+
+func (r *Runtime) Halt(ctx context.Context, id string) error {
+	return r.operate(ctx, "halt", id, false)
+}
+
+func (r *Runtime) PrepareService(ctx context.Context, id string, service *agboxv1.ServiceSpec) error {
+	return r.service(ctx, "prepare", id, service)
+}
+
+// StartService overlaps with nothing that changes the sandbox.
+func (r *Runtime) StartService(ctx context.Context, id string, _ *agboxv1.CreateSpec, service *agboxv1.ServiceSpec, again bool) error {
+	verb := "start " + service.Name + " in"
+	if again {
+		verb = "start again " + service.Name + " in"
+	}
+	return r.operate(ctx, verb, id, true)
+}
+
+func (r *Runtime) AwaitService(ctx context.Context, id string, service *agboxv1.ServiceSpec) error {
+	return r.service(ctx, "await", id, service)
+}
+
+func (r *Runtime) service(ctx context.Context, verb, id string, service *agboxv1.ServiceSpec) error {
+	call := verb + " " + service.Name + " in " + id
+	r.mu.Lock()
+	r.calls = append(r.calls, call)
+	r.mu.Unlock()
+	if r.Before == nil {
+		return nil
+	}
+	return r.Before(ctx, call)
+}
+
+// Lose ends an optional service, and has the watcher told.
+func (r *Runtime) Lose(sandboxID, service string) {
+	r.mu.Lock()
+	r.lost = map[string]string{service: "exit code 1"}
+	r.mu.Unlock()
+	r.watch <- func(w actors.Watcher) { w.Ended(sandboxID) }
 }
 
 func (r *Runtime) Stop(ctx context.Context, id string) error {
@@ -139,12 +180,14 @@ func (r *Runtime) Inventory(context.Context) (actors.Inventory, error) {
 	return actors.Inventory{Running: maps.Clone(r.running), Objects: maps.Clone(r.Orphans)}, nil
 }
 
-func (r *Runtime) Observe(_ context.Context, id string) (actors.Primary, error) {
+func (r *Runtime) Observe(_ context.Context, id string, _ *agboxv1.CreateSpec) (actors.Observation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, "observe "+id)
-	return actors.Primary{Running: r.running[id], Cause: "exit code 137 (signal 9)"}, nil
+	return actors.Observation{Alive: r.running[id], Code: lifecycle.CodeContainerNotRunning, Cause: "exit code 137 (signal 9)", Lost: r.lost}, nil
 }
+
+func (r *Runtime) Isolated() (bool, string) { return true, "" }
 
 func (r *Runtime) Attach(string) error { return nil }
 

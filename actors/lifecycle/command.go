@@ -24,6 +24,9 @@ const (
 	CodeExecResultLost      = "EXEC_RESULT_LOST"
 	CodeExecStartFailed     = "EXEC_START_FAILED"
 	CodeCrashLoop           = "ACTOR_CRASH_LOOP"
+	CodeCrashed             = "SANDBOX_CRASHED"
+	CodeServiceNotRunning   = "SERVICE_NOT_RUNNING"
+	CodeServiceFailed       = "SERVICE_FAILED"
 )
 
 // Command is something that was asked of a sandbox or that has happened to it.
@@ -43,20 +46,32 @@ type (
 
 // Facts: ignored when they come too late to matter.
 type (
-	// Preparing tells of progress of a create or resume.
-	Preparing struct{ Phase string }
-	// ServiceReported tells that a service became ready or, with a code, that it failed.
+	// Preparing tells of progress of a create or resume; image and bytes belong to a pull.
+	Preparing struct {
+		Phase, Image string
+		Done, Total  uint64
+	}
+	// ServiceReported tells that a service became ready or, with a code, that it failed. What was told of it before
+	// is not told again.
 	ServiceReported struct{ Service, Code, Message string }
 	// OperationDone and OperationFailed end the operation in progress, when it is the one named. An empty
-	// Code stands for the operation's own.
-	OperationDone   struct{ Operation Operation }
+	// Code stands for the operation's own. Ports are those of a sandbox that becomes READY.
+	OperationDone struct {
+		Operation Operation
+		Ports     []*agboxv1.PublishedPort
+	}
 	OperationFailed struct {
 		Operation     Operation
 		Code, Message string
 	}
-	// PrimaryDied tells that the primary container is gone though nobody asked.
-	PrimaryDied struct{ Code, Message string }
-	ExecEnded   struct {
+	// Died tells that a container that the sandbox cannot be without is gone though nobody asked.
+	Died struct{ Code, Message string }
+	// CommandEnded tells how the primary's own command ended, and whether that is the sandbox's failure.
+	CommandEnded struct {
+		Result ExecResult
+		Fails  bool
+	}
+	ExecEnded struct {
 		ExecID string
 		Result ExecResult
 	}
@@ -85,6 +100,7 @@ func (Preparing) command()       {}
 func (ServiceReported) command() {}
 func (OperationDone) command()   {}
 func (OperationFailed) command() {}
-func (PrimaryDied) command()     {}
+func (Died) command()            {}
+func (CommandEnded) command()    {}
 func (ExecEnded) command()       {}
 func (Quarantined) command()     {}

@@ -49,7 +49,8 @@ func (d *decision) decide(c Command) error {
 		}
 	case Preparing:
 		if d.state.Phase == Pending {
-			d.emitPhase(agboxv1.EventType_SANDBOX_PREPARING, Pending, &agboxv1.SandboxPhaseDetails{Phase: c.Phase})
+			d.emitPhase(agboxv1.EventType_SANDBOX_PREPARING, Pending,
+				&agboxv1.SandboxPhaseDetails{Phase: c.Phase, Image: c.Image, BytesDone: c.Done, BytesTotal: c.Total})
 		}
 	case ServiceReported:
 		if d.state.Phase == Pending || d.state.Phase == Ready {
@@ -57,17 +58,21 @@ func (d *decision) decide(c Command) error {
 		}
 	case OperationDone:
 		if c.Operation == d.state.Operation {
-			d.operationDone()
+			d.operationDone(c.Ports)
 		}
 	case OperationFailed:
 		if c.Operation == d.state.Operation && c.Operation != NoOperation {
 			d.operationFailed(c)
 		}
-	case PrimaryDied:
+	case Died:
 		if d.state.Phase == Ready && d.state.Operation == NoOperation {
 			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
-				"the sandbox's primary container ended while the command ran: "+c.Message)
+				"the sandbox ended while the command ran: "+c.Message)
 			d.fail(c.Code, c.Message)
+		}
+	case CommandEnded:
+		if d.state.Phase == Ready && !d.state.CommandEnded {
+			d.commandEnded(c)
 		}
 	case ExecEnded:
 		if _, running := d.state.Running[c.ExecID]; running {
@@ -167,20 +172,23 @@ func (s State) way() string {
 }
 
 func (d *decision) serviceReported(c ServiceReported) {
-	kind := agboxv1.EventType_SANDBOX_SERVICE_READY
+	kind, state := agboxv1.EventType_SANDBOX_SERVICE_READY, ServiceReady
 	if c.Code != "" {
-		kind = agboxv1.EventType_SANDBOX_SERVICE_FAILED
+		kind, state = agboxv1.EventType_SANDBOX_SERVICE_FAILED, ServiceFailed
+	}
+	if d.state.Services[c.Service] == state {
+		return
 	}
 	d.emit(&event{EventType: kind, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Service{
 		Service: &agboxv1.ServiceEventDetails{ServiceName: c.Service, ErrorCode: c.Code, ErrorMessage: c.Message},
 	}})
 }
 
-func (d *decision) operationDone() {
+func (d *decision) operationDone(ports []*agboxv1.PublishedPort) {
 	details := &agboxv1.SandboxPhaseDetails{Reason: d.state.Reason}
 	switch d.state.Operation {
 	case Creating, Resuming:
-		d.emitPhase(agboxv1.EventType_SANDBOX_READY, Ready, &agboxv1.SandboxPhaseDetails{})
+		d.emitPhase(agboxv1.EventType_SANDBOX_READY, Ready, &agboxv1.SandboxPhaseDetails{Ports: ports})
 	case Stopping:
 		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was stopped while the command ran")
 		d.emitPhase(agboxv1.EventType_SANDBOX_STOPPED, Stopped, details)
@@ -188,6 +196,29 @@ func (d *decision) operationDone() {
 		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was deleted while the command ran")
 		d.emitPhase(agboxv1.EventType_SANDBOX_DELETED, Deleted, details)
 	}
+}
+
+func (d *decision) commandEnded(c CommandEnded) {
+	r := c.Result
+	d.emit(&event{EventType: agboxv1.EventType_SANDBOX_COMMAND_ENDED, SandboxState: Ready, Details: &agboxv1.SandboxEvent_Command{
+		Command: &agboxv1.CommandEventDetails{
+			ExitCode: r.ExitCode, Signal: r.Signal, ErrorCode: r.Code, ErrorMessage: r.Message,
+			StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended),
+		},
+	}})
+	if !c.Fails || d.state.Operation != NoOperation {
+		return
+	}
+	how := fmt.Sprintf("exit code %d", r.ExitCode)
+	if r.Signal != 0 {
+		how = fmt.Sprintf("signal %d", r.Signal)
+	}
+	if r.Message != "" {
+		how += ": " + r.Message
+	}
+	message := "the sandbox's own command ended with " + how
+	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, message)
+	d.fail(CodeCrashed, message)
 }
 
 func (d *decision) operationFailed(c OperationFailed) {

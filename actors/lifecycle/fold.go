@@ -21,8 +21,18 @@ func Fold(s State, e *event) State {
 		if s.CreatedAt.IsZero() {
 			s.Operation, s.CreatedAt = Creating, at
 		}
+		for name := range s.Services {
+			s.Services = put(s.Services, name, ServiceAgain)
+		}
 	case agboxv1.EventType_SANDBOX_READY:
 		s.Operation, s.ActiveAt = NoOperation, at
+		s.Ports, s.CommandEnded = e.GetSandboxPhase().GetPorts(), false
+	case agboxv1.EventType_SANDBOX_SERVICE_READY:
+		s.Services = put(s.Services, e.GetService().GetServiceName(), ServiceReady)
+	case agboxv1.EventType_SANDBOX_SERVICE_FAILED:
+		s.Services = put(s.Services, e.GetService().GetServiceName(), ServiceFailed)
+	case agboxv1.EventType_SANDBOX_COMMAND_ENDED:
+		s.CommandEnded, s.ActiveAt = true, at
 	case agboxv1.EventType_SANDBOX_STOP_REQUESTED:
 		s.Operation, s.Reason = Stopping, e.GetSandboxPhase().GetReason()
 	case agboxv1.EventType_SANDBOX_DELETE_REQUESTED:
@@ -35,18 +45,22 @@ func Fold(s State, e *event) State {
 		s.ErrorCode, s.ErrorMessage = e.GetSandboxPhase().GetErrorCode(), e.GetSandboxPhase().GetErrorMessage()
 	case agboxv1.EventType_EXEC_STARTED:
 		s.ActiveAt = at
-		s.Running = with(s.Running, e.GetExec().GetExecId(), at)
+		s.Running = put(s.Running, e.GetExec().GetExecId(), at)
 	case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
 		s.ActiveAt = at
 		s.Running = without(s.Running, e.GetExec().GetExecId())
 	}
+	if s.Phase != Ready {
+		s.Ports = nil
+	}
 	return s
 }
 
-func with(running map[string]time.Time, id string, at time.Time) map[string]time.Time {
-	next := make(map[string]time.Time, len(running)+1)
-	maps.Copy(next, running)
-	next[id] = at
+// put returns a copy of m that has the entry.
+func put[V any](m map[string]V, key string, value V) map[string]V {
+	next := make(map[string]V, len(m)+1)
+	maps.Copy(next, m)
+	next[key] = value
 	return next
 }
 

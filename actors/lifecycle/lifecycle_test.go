@@ -107,7 +107,7 @@ var decisions = []struct {
 	{lifecycle.OperationFailed{Operation: lifecycle.Removing}, map[string]string{"deleting": "EXEC_FAILED FAILED", "*": "-"}},
 	{lifecycle.OperationDone{}, map[string]string{"*": "-"}},
 	{lifecycle.OperationFailed{}, map[string]string{"*": "-"}},
-	{lifecycle.PrimaryDied{Code: "CONTAINER_NOT_RUNNING"}, map[string]string{
+	{lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"}, map[string]string{
 		"ready": "FAILED", "running": "EXEC_FAILED FAILED", "*": "-"}},
 	{lifecycle.Quarantined{Message: "crashed"}, map[string]string{
 		"none": "-", "failed": "-", "deleted": "-", "running": "EXEC_FAILED FAILED", "stopping": "EXEC_FAILED FAILED",

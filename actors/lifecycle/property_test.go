@@ -20,7 +20,7 @@ func anyCommand(t *rapid.T) lifecycle.Command {
 		lifecycle.ExecEnded{ExecID: exec, Result: finished},
 		lifecycle.Preparing{Phase: "materialize"}, lifecycle.ServiceReported{Service: "db"},
 		lifecycle.OperationDone{Operation: operation}, lifecycle.OperationDone{Operation: operation},
-		lifecycle.OperationFailed{Operation: operation, Message: "m"}, lifecycle.PrimaryDied{Code: "CONTAINER_NOT_RUNNING"},
+		lifecycle.OperationFailed{Operation: operation, Message: "m"}, lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"},
 		lifecycle.Quarantined{Message: "crashed"},
 	}).Draw(t, "command")
 }

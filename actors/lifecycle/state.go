@@ -38,13 +38,25 @@ func (o Operation) String() string {
 	return [...]string{"none", "create", "resume", "stop", "delete"}[o]
 }
 
+// ServiceState is what the log tells of a service.
+type ServiceState int32
+
+const (
+	// ServiceNew: nothing yet.
+	ServiceNew ServiceState = iota
+	ServiceReady
+	ServiceFailed
+	// ServiceAgain: it was told of before the sandbox was stopped, and has not been since.
+	ServiceAgain
+)
+
 // State is one sandbox as its log tells it.
 //
 //	         Create               OperationDone              Stop, idle
 //	(none) ─────────► PENDING ─────────────────► READY ─────────────────► READY
 //	                  Creating       ┌──────────► │  ▲                   Stopping
 //	                     │           │            │  └──── exec events      │
-//	     OperationFailed │           │            │ PrimaryDied             │ OperationDone
+//	     OperationFailed │           │            │ Died             │ OperationDone
 //	                     ▼           │            ▼                         ▼
 //	                  FAILED ◄───────┼───────── FAILED ◄──────────────── STOPPED
 //	                     ▲           │                  OperationFailed     │
@@ -75,6 +87,11 @@ type State struct {
 	// Running are the execs that have not ended, by id, with the time each was accepted. A State never
 	// changes: Fold copies the map.
 	Running map[string]time.Time
+	// Services is what was told of each service by name, Ports where the primary's are published. CommandEnded: the
+	// primary's own command has ended. They are not changed either.
+	Services     map[string]ServiceState
+	Ports        []*agboxv1.PublishedPort
+	CommandEnded bool
 }
 
 // Idle reports whether nothing goes on in the sandbox, so that its idle time counts from ActiveAt.

@@ -12,16 +12,26 @@ import (
 
 func (b *box) boot() initlink.BootStatus {
 	b.Helper()
-	var files [2]*os.File
-	for i, kind := range []string{"stdout", "stderr"} {
-		f, err := os.OpenFile(filepath.Join(b.logs, "primary."+kind), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		b.check(err)
-		defer f.Close()
-		files[i] = f
-	}
-	status, err := b.link.Boot(b.context(), files[0], files[1])
+	stdout := b.primaryFile("stdout")
+	defer stdout.Close()
+	return b.bootTo(stdout)
+}
+
+func (b *box) bootTo(stdout *os.File) initlink.BootStatus {
+	b.Helper()
+	stderr, record := b.primaryFile("stderr"), b.primaryFile("record")
+	defer stderr.Close()
+	defer record.Close()
+	status, err := b.link.Boot(b.context(), stdout, stderr, record)
 	b.check(err)
 	return status
+}
+
+func (b *box) primaryFile(kind string) *os.File {
+	b.Helper()
+	f, err := os.OpenFile(filepath.Join(b.logs, initproto.CommandID+"."+kind), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	b.check(err)
+	return f
 }
 
 func TestBoot(t *testing.T) {
@@ -49,12 +59,12 @@ func TestBoot(t *testing.T) {
 			}
 			b.start(args...)
 			if got := b.boot(); got != tt.want {
-				t.Fatalf("%+v, stderr %q", got, b.file("primary", "stderr"))
+				t.Fatalf("%+v, stderr %q", got, b.file(initproto.CommandID, "stderr"))
 			}
 			if got := b.boot(); got != tt.want {
 				t.Fatalf("second time: %+v", got)
 			}
-			if got := b.file("primary", "stdout"); tt.stdout != "" && got != tt.stdout {
+			if got := b.file(initproto.CommandID, "stdout"); tt.stdout != "" && got != tt.stdout {
 				t.Fatalf("stdout %q", got)
 			}
 			b.expect(b.run("true"), 0, "") // it harms nothing
@@ -76,7 +86,7 @@ func TestBootSaysWhatWasWrong(t *testing.T) {
 	if got := b.boot(); got != (initlink.BootStatus{State: initproto.BootExited, ExitCode: 127}) {
 		t.Fatalf("%+v", got)
 	}
-	if said := b.file("primary", "stderr"); !strings.Contains(said, `"/docker-entrypoint.sh" does not exist`) {
+	if said := b.file(initproto.CommandID, "stderr"); !strings.Contains(said, `"/docker-entrypoint.sh" does not exist`) {
 		t.Fatalf("%q", said)
 	}
 }
@@ -87,7 +97,7 @@ func TestBootAsImageUser(t *testing.T) {
 	b.write("entrypoint", "#!/bin/sh\nid -u; exec \"$@\"", 0o755)
 	b.start("--image-user=other", "--", "/entrypoint")
 	b.boot()
-	if got := b.file("primary", "stdout"); got != "1001\n" {
+	if got := b.file(initproto.CommandID, "stdout"); got != "1001\n" {
 		t.Fatalf("%q", got)
 	}
 	b.expect(b.sh("id -u"), 0, "1000\n")
@@ -104,7 +114,7 @@ func TestBootAcrossReconnect(t *testing.T) {
 	defer w.Close()
 	link, lost := b.link, make(chan error)
 	go func() {
-		_, err := link.Boot(t.Context(), w, w)
+		_, err := link.Boot(t.Context(), w, w, nil)
 		lost <- err
 	}()
 	if _, err := stdout.Read(make([]byte, 100)); err != nil {

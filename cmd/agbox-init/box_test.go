@@ -241,6 +241,11 @@ func (b *box) beginSpec(s initlink.ExecSpec) *background {
 	b.Helper()
 	r, w, err := os.Pipe()
 	b.check(err)
+	if s.ID == initproto.CommandID {
+		if got := b.bootTo(w); got.State != initproto.BootHandedOver {
+			b.Fatalf("%+v, stderr %q", got, b.file(s.ID, "stderr"))
+		}
+	}
 	s.Files[0] = w
 	bg := &background{box: b, ExecSpec: s, output: r}
 	bg.attach()

@@ -89,11 +89,12 @@ func TestWorkdir(t *testing.T) {
 
 // The owner of what is mounted on the working directory is not ours to change.
 func TestWorkdirMounted(t *testing.T) {
-	b := newBox(t)
-	b.start("--workdir=/tmp") // the stage mounts a file system of root's there
-	var st syscall.Stat_t
-	b.check(syscall.Stat(strings.TrimSuffix(b.address(), ".agbox/run/s")+"tmp", &st))
-	if st.Uid != 0 {
-		t.Fatal(st.Uid)
+	for _, dir := range []string{"/tmp", "/"} { // the stage mounts file systems of root's there
+		b := newBox(t).start("--workdir=" + dir)
+		var st syscall.Stat_t
+		b.check(syscall.Stat(strings.TrimSuffix(b.address(), "/.agbox/run/s")+dir, &st))
+		if st.Uid != 0 {
+			t.Error(dir, st.Uid)
+		}
 	}
 }

@@ -14,13 +14,16 @@ import (
 // running: the leader lives. exited: it was reaped; if the command was cancelled, some of its
 // processes may live on. draining: the pump writes out what is in the pipes. ended: the record is
 // written, frame is set, and everything else has been let go.
+//
+// What Boot starts is one as well: the image's entrypoint, the main command, or both, as the one
+// becomes the other. Without a main command it has neither id nor record.
 type execution struct {
-	id         string
-	pid        int
-	tag        uint64
-	members    map[int]uint64   // without a tag: pid to start time
-	sessions   map[int]struct{} // and the sessions that they were seen in
-	entrypoint bool             // the image's own: it has no id and no record
+	id       string
+	primary  bool // started by Boot
+	pid      int
+	tag      uint64
+	members  map[int]uint64   // without a tag: pid to start time
+	sessions map[int]struct{} // and the sessions that they were seen in
 
 	streams [2]*stream
 	record  int // descriptor
@@ -91,6 +94,14 @@ func (e *execution) result() *initproto.Result {
 	}
 	r.ExitCode, r.Signal = exitCode(e.status)
 	return r
+}
+
+// failed is the result of what could not be started.
+func (e *execution) failed(problem *failure) *initproto.Result {
+	return &initproto.Result{
+		ID: e.id, Started: e.started, Ended: time.Now(), ExitCode: problem.exitCode(),
+		ErrorCode: problem.code, ErrorMessage: problem.message,
+	}
 }
 
 // writeRecord is best effort: the result also goes to the daemon.

@@ -2,13 +2,16 @@
 // starts the commands that the daemon asks for, carries their output into the log files, and tells
 // how they ended; it reaps what nobody else waits for and ends the sandbox when it is told to.
 //
-//	agbox-init [--socket=/.agbox/run/s] [--image-user=U[:G]] [--workdir=/workspace]
-//	           [--stop-grace=2s] [-- ENTRYPOINT...]
+//	agbox-init [--socket=/.agbox/run/s] [--user=U[:G]] [--image-user=U[:G]] [--workdir=/workspace]
+//	           [--stop-grace=2s] [--entrypoint-words=N] [-- ENTRYPOINT... COMMAND...]
 //	agbox-init handover [-- COMMAND...]
 //	agbox-init version
 //
-// The first form is the container's entrypoint; what follows "--" is the image's own entrypoint,
-// which runs once, with "agbox-init handover" as its arguments, as soon as the daemon has sent Boot.
+// The first form is the container's entrypoint. The first N words after "--", without N all of them,
+// are the image's own entrypoint, the rest is the sandbox's main command. As soon as the daemon has
+// sent Boot, the entrypoint runs once, with "agbox-init handover -- COMMAND..." as its arguments, or
+// the command itself where there is no entrypoint. Both run as --user, else as the image's user;
+// execs that name no user run as --user, else as agbox if the image knows one, else as the image's.
 //
 // # Goroutines
 //
@@ -26,6 +29,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -36,10 +40,12 @@ var version = "dev"
 
 type options struct {
 	socket     string
+	user       string
 	imageUser  string
 	workdir    string
 	stopGrace  time.Duration
 	entrypoint []string
+	command    []string
 }
 
 func main() {
@@ -71,15 +77,19 @@ func main() {
 
 func parseOptions(args []string) (o options, problem string) {
 	o = options{socket: "/.agbox/run/s", workdir: "/workspace", stopGrace: 2 * time.Second}
+	var words []string
+	entrypointWords := -1 // all
 	for i, arg := range args {
 		if arg == "--" {
-			o.entrypoint = args[i+1:]
+			words = args[i+1:]
 			break
 		}
 		name, value, _ := strings.Cut(arg, "=")
 		switch name {
 		case "--socket":
 			o.socket = value
+		case "--user":
+			o.user = value
 		case "--image-user":
 			o.imageUser = value
 		case "--workdir":
@@ -90,6 +100,12 @@ func parseOptions(args []string) (o options, problem string) {
 				return o, arg + ": not a duration, such as 2s"
 			}
 			o.stopGrace = d
+		case "--entrypoint-words":
+			n, err := strconv.Atoi(value)
+			if err != nil || n < 0 {
+				return o, arg + ": not a number of words"
+			}
+			entrypointWords = n
 		default:
 			return o, arg + ": no such option"
 		}
@@ -97,6 +113,13 @@ func parseOptions(args []string) (o options, problem string) {
 	if !strings.HasPrefix(o.workdir, "/") {
 		return o, "--workdir=" + o.workdir + ": must be absolute"
 	}
+	if entrypointWords > len(words) {
+		return o, "--entrypoint-words=" + strconv.Itoa(entrypointWords) + ": only " + strconv.Itoa(len(words)) + ` words follow "--"`
+	}
+	if entrypointWords < 0 {
+		entrypointWords = len(words)
+	}
+	o.entrypoint, o.command = words[:entrypointWords], words[entrypointWords:]
 	return o, ""
 }
 

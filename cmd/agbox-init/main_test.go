@@ -139,6 +139,9 @@ func TestRefusesToRun(t *testing.T) {
 		"unknown option":   {[]string{"--sockt=/x"}, "--sockt=/x: no such option"},
 		"bad duration":     {[]string{"--stop-grace=soon"}, "not a duration"},
 		"relative workdir": {[]string{"--workdir=work"}, "must be absolute"},
+		"no number":        {[]string{"--entrypoint-words=all"}, "not a number of words"},
+		"negative number":  {[]string{"--entrypoint-words=-1"}, "not a number of words"},
+		"too few words":    {[]string{"--entrypoint-words=3", "--", "a", "b"}, `--entrypoint-words=3: only 2 words follow "--"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := exec.Command(initBinary, tt.args...).CombinedOutput()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -15,7 +16,7 @@ func (s *sandbox) receive(r received) {
 	case nil:
 		s.greet(r.from)
 	case *initproto.Boot:
-		s.startEntrypoint(r.fds)
+		s.startPrimary(r.fds)
 	case *initproto.Exec:
 		s.exec(m, r.fds)
 	case *initproto.Cancel:
@@ -75,6 +76,13 @@ func (s *sandbox) exec(m *initproto.Exec, fds []int) {
 		s.send(frame)
 		return
 	}
+	if m.ID == initproto.CommandID {
+		closeAll(fds)
+		unknown := execution{id: m.ID, started: time.Now()}
+		s.send(encode(unknown.failed(&failure{initproto.CodeStartFailed,
+			"exec: the sandbox has no main command, or it was not started yet, or its result was acknowledged long ago"})))
+		return
+	}
 	if len(fds) != 3 || m.ID == "" {
 		closeAll(fds)
 		warn("exec " + m.ID + " came without its three descriptors, or without an id")
@@ -86,10 +94,7 @@ func (s *sandbox) exec(m *initproto.Exec, fds []int) {
 		e.timeoutAt = e.started.Add(m.Timeout)
 	}
 	if problem := s.start(e, m, fds[0], fds[1]); problem != nil {
-		s.end(e, &initproto.Result{
-			ID: e.id, Started: e.started, Ended: time.Now(), ExitCode: problem.exitCode(),
-			ErrorCode: problem.code, ErrorMessage: problem.message,
-		})
+		s.end(e, e.failed(problem))
 		return
 	}
 	s.send(encode(&initproto.Started{ID: e.id, PID: e.pid}))
@@ -135,8 +140,8 @@ func (s *sandbox) prepare(e *execution, m *initproto.Exec) (l launch, problem *f
 	if s.stopping {
 		return l, &failure{initproto.CodeStopping, "exec: the sandbox is stopping"}
 	}
-	if e.entrypoint {
-		l.account, problem = s.entrypointAccount()
+	if e.primary {
+		l.account, problem = s.primaryAccount()
 	} else {
 		l.account, problem = s.account(m.User)
 	}
@@ -152,8 +157,11 @@ func (s *sandbox) prepare(e *execution, m *initproto.Exec) (l launch, problem *f
 	return l, problem
 }
 
-// account resolves an exec's user; "" is the sandbox's rule.
+// account resolves an exec's user; "" is --user, else the sandbox's rule.
 func (s *sandbox) account(user string) (account, *failure) {
+	if user == "" {
+		user = s.user
+	}
 	var a account
 	var problem string
 	if user == "" {
@@ -178,8 +186,11 @@ func (s *sandbox) account(user string) (account, *failure) {
 	return self, nil
 }
 
-// entrypointAccount is whom Docker would run the image's entrypoint as.
-func (s *sandbox) entrypointAccount() (account, *failure) {
+// primaryAccount is whom Docker would run the image's entrypoint and the main command as.
+func (s *sandbox) primaryAccount() (account, *failure) {
+	if s.user != "" {
+		return s.account(s.user)
+	}
 	if !s.canSwap {
 		return s.self(), nil
 	}
@@ -195,28 +206,52 @@ func (s *sandbox) self() account {
 	return s.users.self(home)
 }
 
-// startEntrypoint runs the image's entrypoint, once in the life of init.
-func (s *sandbox) startEntrypoint(fds []int) {
-	if s.booted || len(fds) != 2 {
+// startPrimary runs the image's entrypoint or, without one, the main command, once in the life of init.
+func (s *sandbox) startPrimary(fds []int) {
+	if s.booted {
 		closeAll(fds)
-		if s.booted && s.boot.State != initproto.BootPending {
+		if s.boot.State != initproto.BootPending {
 			s.send(encode(&initproto.Booted{Status: s.boot}))
 		}
 		return
 	}
-	s.booted = true
-	if len(s.entrypoint) == 0 {
+	files := 2
+	if len(s.command) > 0 {
+		files = 3
+	}
+	if len(fds) < files {
 		closeAll(fds)
+		warn("boot came without its " + strconv.Itoa(files) + " descriptors")
+		return
+	}
+	closeAll(fds[files:])
+	s.booted = true
+	e := &execution{primary: true, started: time.Now()}
+	argv, what := s.command, "command"
+	if len(s.entrypoint) > 0 {
+		argv, what = slices.Concat(s.entrypoint, []string{os.Args[0], "handover"}), "entrypoint"
+	}
+	if len(s.command) > 0 {
+		e.id, e.record = initproto.CommandID, fds[2]
+		s.execs[e.id] = e
+		if len(s.entrypoint) > 0 {
+			argv = slices.Concat(argv, []string{"--"}, s.command)
+		}
+	}
+	if len(argv) == 0 {
+		closeAll(fds[:2])
 		s.bootDone(initproto.BootStatus{State: initproto.BootNone})
 		return
 	}
 	said, _ := syscall.Dup(fds[1])
 	syscall.CloseOnExec(said)
 	defer syscall.Close(said)
-	e := &execution{entrypoint: true, started: time.Now()}
-	argv := append(append([]string{}, s.entrypoint...), os.Args[0], "handover")
 	if problem := s.start(e, &initproto.Exec{Argv: argv}, fds[0], fds[1]); problem != nil {
-		syscall.Write(said, []byte("agbox-init: entrypoint: "+problem.message+"\n"))
-		s.bootDone(initproto.BootStatus{State: initproto.BootExited, ExitCode: problem.exitCode()})
+		syscall.Write(said, []byte("agbox-init: "+what+": "+problem.message+"\n"))
+		s.end(e, e.failed(problem))
+		return
+	}
+	if len(s.entrypoint) == 0 {
+		s.bootDone(initproto.BootStatus{State: initproto.BootHandedOver})
 	}
 }

@@ -255,14 +255,15 @@ func (s *sandbox) settleCancelled() {
 // end makes r the result of e, on disk first.
 func (s *sandbox) end(e *execution, r *initproto.Result) {
 	delete(s.running, e)
-	if e.entrypoint {
-		s.bootDone(initproto.BootStatus{State: initproto.BootExited, ExitCode: r.ExitCode, Signal: r.Signal})
-		return
+	if e.id != "" {
+		writeRecord(e.record, r)
+		e.frame = slices.Clone(encode(r)) // kept for long, so without spare capacity
+		e.streams = [2]*stream{}
+		s.send(e.frame)
 	}
-	writeRecord(e.record, r)
-	e.frame = slices.Clone(encode(r)) // kept for long, so without spare capacity
-	e.streams = [2]*stream{}
-	s.send(e.frame)
+	if e.primary {
+		s.bootDone(initproto.BootStatus{State: initproto.BootExited, ExitCode: r.ExitCode, Signal: r.Signal})
+	}
 }
 
 func (s *sandbox) bootDone(status initproto.BootStatus) {

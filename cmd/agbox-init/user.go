@@ -95,7 +95,7 @@ func (u *users) rule(imageUser string) (account, string) {
 	return u.image(imageUser)
 }
 
-// image returns the account that Docker would run the image as.
+// image returns the account that Docker runs the image as when nobody says otherwise.
 func (u *users) image(imageUser string) (account, string) {
 	if imageUser == "" {
 		imageUser = "0"

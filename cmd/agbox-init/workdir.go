@@ -31,8 +31,9 @@ func mountedOn(dir string) bool {
 	if err != nil {
 		return true
 	}
+	dir = "/" + strings.Trim(dir, "/")
 	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); len(f) > 4 && unescape(f[4]) == strings.TrimRight(dir, "/") {
+		if f := strings.Fields(line); len(f) > 4 && unescape(f[4]) == dir {
 			return true
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -14,67 +13,102 @@ import (
 )
 
 type createFlags struct {
-	image, id, config string
-	mounts            mounts
-	copies            copies
-	env, labels       pairs
-	tools             []string
-	idleTTL           time.Duration
-	idleSet           bool
-	wait, noWait      bool
+	spec         sdk.Spec
+	image        string // --image
+	id, config   string
+	env, labels  pairs
+	network      string
+	allow        destinations
+	keep         bool
+	wait, noWait bool
 }
 
 func (a *app) createCommand() *cobra.Command {
 	f := createFlags{env: pairs{inherit: true}}
 	cmd := &cobra.Command{
-		Use:   "create [IMAGE] [flags]",
+		Use:   "create [IMAGE] [flags] [-- COMMAND [ARG...]]",
 		Short: "Create a sandbox and print its id",
 		Long: `Create a sandbox, wait until it is ready, and print its id on stdout. The id is printed
-also when the sandbox was accepted and failed later: inspect or delete it.`,
+also when the sandbox was accepted and failed later: inspect or delete it.
+
+A COMMAND becomes the sandbox's main process; without one the sandbox just stays up.`,
 		Example: `  agbox sandbox create debian:12 --mount .:/workspace:rw --label job=42
-  agbox sandbox create --config sandbox.yaml --env TOKEN`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) > 1:
-				return fmt.Errorf("want one image, got %d arguments", len(args))
-			case len(args) == 1 && f.image != "":
-				return errors.New("the image is given twice")
-			case len(args) == 1:
-				f.image = args[0]
-			case f.image == "" && f.config == "":
-				return errors.New("name an IMAGE, or a --config that does")
-			}
-			return nil
-		},
+  agbox sandbox create --config sandbox.yaml --env TOKEN
+  agbox sandbox create my-app --memory 1g -p 8080:80 --allow 192.0.2.0/24:443 -- serve --verbose`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.image, "image", "", "image to run")
+	flags.StringVar((*string)(&f.spec.PullPolicy), "pull", "", "when to pull the image: missing, always, never (default: missing)")
 	flags.StringVar(&f.id, "id", "", "id of the sandbox, never used before (default: a UUID)")
-	flags.Var(&f.mounts, "mount", "mount a host file or directory, read-only without :rw")
-	flags.Var(&f.copies, "copy", "copy a host file or directory in")
+	flags.Var((*mounts)(&f.spec.Mounts), "mount", "mount a host file or directory, read-only without :rw")
+	flags.Var((*copies)(&f.spec.Copies), "copy", "copy a host file or directory in")
+	flags.Var((*tmpfs)(&f.spec.Tmpfs), "tmpfs", "directory in memory, empty at each start")
 	flags.Var(&f.env, "env", "environment variable; KEY alone takes the value from here")
 	flags.Var(&f.labels, "label", "label")
-	flags.StringArrayVar(&f.tools, "tool", nil, "builtin tool: claude, codex, git, uv, npm, apt")
-	flags.DurationVar(&f.idleTTL, "idle-ttl", 0, "stop when idle for so long, 0: never (default: agboxd's)")
+	flags.StringArrayVar(&f.spec.BuiltinTools, "tool", nil, "builtin tool: claude, codex, git, uv, npm, apt")
+	flags.DurationVar(&f.spec.IdleTTL, "idle-ttl", 0, "stop when idle for so long, 0: never (default: agboxd's)")
+	flags.StringVar(&f.spec.User, "user", "", "user of COMMAND and of execs that name none, NAME or UID, with :GROUP if meant")
+	flags.StringVar(&f.spec.WorkingDir, "workdir", "", "where COMMAND and execs start (default: /workspace)")
+	flags.BoolVar(&f.keep, "keep-on-command-end", false, "stay ready when COMMAND ends, instead of failing")
+	flags.Float64Var(&f.spec.CPULimit, "cpus", 0, "CPUs at most, such as 0.5 (default: no limit)")
+	flags.Var((*size)(&f.spec.MemoryLimit), "memory", "memory at most, such as 512m (default: no limit)")
+	flags.Int64Var(&f.spec.PidsLimit, "pids", 0, "processes and threads at most (default: 4096)")
+	flags.Var((*size)(&f.spec.DiskLimit), "disk", "disk at most, such as 10g (default: no limit)")
+	flags.Var((*size)(&f.spec.ShmSize), "shm-size", "size of /dev/shm, such as 1g (default: the engine's)")
+	flags.StringVar(&f.spec.GPUs, "gpus", "", "all, a number, or device ids separated by commas")
+	flags.BoolVar(&f.spec.ReadOnlyRoot, "read-only", false, "make the image's file system read-only")
+	flags.StringVar(&f.network, "network", "", "what can be reached: internet or none (default: internet)")
+	flags.Var(&f.allow, "allow", "allow this destination and others given so, nothing else")
+	flags.VarP((*ports)(&f.spec.Ports), "publish", "p", "publish a port, on 127.0.0.1 without an IP")
+	flags.StringVar(&f.spec.Hostname, "hostname", "", "host name of the sandbox")
+	flags.Var((*hosts)(&f.spec.ExtraHosts), "add-host", "line of /etc/hosts")
+	flags.StringArrayVar(&f.spec.CapAdd, "cap-add", nil, "capability beside the default ones, such as NET_RAW")
+	flags.BoolVar(&f.spec.AllowNewPrivileges, "allow-new-privileges", false, "let setuid programs such as sudo work")
 	flags.StringVar(&f.config, "config", "", "YAML file with the spec, - for stdin; flags override it")
 	flags.BoolVar(&f.wait, "wait", true, "wait until the sandbox is ready")
 	flags.BoolVar(&f.noWait, "no-wait", false, "return when the sandbox is accepted")
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return f.complete(cmd, args) }
 	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
-		f.idleSet = flags.Changed("idle-ttl")
 		return a.create(ctx, c, f)
 	})
 	return cmd
 }
 
-func (f createFlags) spec() sdk.Spec {
-	spec := sdk.Spec{
-		Image: f.image, Mounts: f.mounts, Copies: f.copies, BuiltinTools: f.tools,
-		Labels: f.labels.values, Env: f.env.values, IdleTTL: f.idleTTL,
+// complete takes in the arguments and what depends on more than one flag.
+func (f *createFlags) complete(cmd *cobra.Command, args []string) error {
+	if at := cmd.ArgsLenAtDash(); at >= 0 {
+		if f.spec.Command = args[at:]; len(f.spec.Command) == 0 {
+			return errors.New("no COMMAND follows --")
+		}
+		args = args[:at]
 	}
-	if f.idleSet && f.idleTTL == 0 {
-		spec.IdleTTL = sdk.NeverIdle
+	f.spec.Image = f.image
+	switch {
+	case len(args) > 1:
+		return fmt.Errorf("want one image, got %d arguments; a COMMAND comes after --", len(args))
+	case len(args) == 1 && f.image != "":
+		return errors.New("the image is given twice")
+	case len(args) == 1:
+		f.spec.Image = args[0]
+	case f.image == "" && f.config == "":
+		return errors.New("name an IMAGE, or a --config that does")
 	}
-	return spec
+	switch {
+	case f.network != "" && f.allow != nil:
+		return errors.New("--network and --allow exclude each other")
+	case f.network != "":
+		f.spec.Network = &sdk.Network{Mode: sdk.NetworkMode(f.network)}
+	case f.allow != nil:
+		f.spec.Network = &sdk.Network{Mode: sdk.NetworkAllow, Allow: f.allow}
+	}
+	if f.keep {
+		f.spec.OnCommandEnd = sdk.CommandEndKeeps
+	}
+	if cmd.Flags().Changed("idle-ttl") && f.spec.IdleTTL == 0 {
+		f.spec.IdleTTL = sdk.NeverIdle
+	}
+	f.spec.Env, f.spec.Labels = f.env.values, f.labels.values
+	return nil
 }
 
 func (a *app) create(ctx context.Context, c *sdk.Client, f createFlags) error {
@@ -89,7 +123,7 @@ func (a *app) create(ctx context.Context, c *sdk.Client, f createFlags) error {
 	if a.onTerminal() {
 		opts = append(opts, sdk.WithProgress(a.progress))
 	}
-	box, err := c.CreateSandbox(ctx, f.spec(), opts...)
+	box, err := c.CreateSandbox(ctx, f.spec, opts...)
 	if box.ID == "" {
 		return err
 	}

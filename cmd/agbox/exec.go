@@ -22,9 +22,9 @@ const (
 )
 
 type execFlags struct {
-	cwd, id string
-	env     pairs
-	detach  bool
+	cwd, id, user string
+	env           pairs
+	detach        bool
 }
 
 func (a *app) execCommand() *cobra.Command {
@@ -56,6 +56,7 @@ somebody else cancelled it and its exit code is unknown; 2 for wrong usage.`,
 	})
 	flags := cmd.Flags()
 	flags.StringVar(&f.cwd, "cwd", "", "working directory; a relative one starts at /workspace")
+	flags.StringVar(&f.user, "user", "", "NAME or UID, with :GROUP if meant (default: the sandbox's)")
 	flags.Var(&f.env, "env", "environment variable; KEY alone takes the value from here")
 	flags.StringVar(&f.id, "exec-id", "", "id of the exec, never used before (default: a UUID)")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the exec's id and leave it running")
@@ -80,7 +81,7 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 	defer leave(nil)
 
 	resp, err := c.Raw().CreateExec(ctx, &agboxv1.CreateExecRequest{
-		SandboxId: sandbox, Command: command, Cwd: f.cwd, EnvOverrides: f.env.values, ExecId: f.id,
+		SandboxId: sandbox, Command: command, Cwd: f.cwd, EnvOverrides: f.env.values, ExecId: f.id, User: f.user,
 	})
 	if err != nil {
 		return s.refused(ctx, err)

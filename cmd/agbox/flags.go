@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/agbox-dev/agbox/sdk"
+	"github.com/docker/go-connections/nat"
+	"github.com/docker/go-units"
 )
 
 // pairs collects --flag KEY=VALUE; with inherit, KEY alone takes the value of our own environment.
@@ -87,5 +90,101 @@ func (c *copies) Set(arg string) error {
 		return err
 	}
 	*c = append(*c, sdk.Copy{Source: source, Target: target})
+	return nil
+}
+
+// size is --flag BYTES, such as 512m.
+type size int64
+
+func (s *size) String() string { return "" }
+func (s *size) Type() string   { return "BYTES" }
+
+func (s *size) Set(arg string) error {
+	n, err := units.RAMInBytes(arg)
+	if err != nil || n < 0 { // below 0 is also what is too large
+		return errors.New("want a number of bytes, such as 512m or 1.5GiB")
+	}
+	*s = size(n)
+	return nil
+}
+
+// tmpfs collects --tmpfs PATH[:BYTES].
+type tmpfs []sdk.Tmpfs
+
+func (t *tmpfs) String() string { return "" }
+func (t *tmpfs) Type() string   { return "PATH[:BYTES]" }
+
+func (t *tmpfs) Set(arg string) error {
+	path, bytes, sized := strings.Cut(arg, ":")
+	var s size
+	if sized {
+		if err := s.Set(bytes); err != nil {
+			return err
+		}
+	}
+	*t = append(*t, sdk.Tmpfs{Target: path, Size: int64(s)})
+	return nil
+}
+
+// ports collects --publish in Docker's syntax.
+type ports []sdk.Port
+
+func (p *ports) String() string { return "" }
+func (p *ports) Type() string   { return "[[IP:]HOST:]PORT[/PROTOCOL]" }
+
+func (p *ports) Set(arg string) error {
+	mappings, err := nat.ParsePortSpec(arg)
+	if err != nil {
+		return err
+	}
+	for _, m := range mappings {
+		host := uint64(0)
+		if m.Binding.HostPort != "" {
+			if host, err = strconv.ParseUint(m.Binding.HostPort, 10, 16); err != nil {
+				return fmt.Errorf("want %s with a range for both or none", p.Type())
+			}
+		}
+		*p = append(*p, sdk.Port{ContainerPort: uint16(m.Port.Int()), HostPort: uint16(host), HostIP: m.Binding.HostIP, Protocol: m.Port.Proto()})
+	}
+	return nil
+}
+
+// destinations collects --allow CIDR[:PORT[,PORT...]].
+type destinations []sdk.Destination
+
+func (d *destinations) String() string { return "" }
+func (d *destinations) Type() string   { return "CIDR[:PORT[,PORT...]]" }
+
+func (d *destinations) Set(arg string) error {
+	cidr, list, limited := strings.Cut(arg, ":")
+	to := sdk.Destination{CIDR: cidr}
+	if limited {
+		for word := range strings.SplitSeq(list, ",") {
+			port, err := strconv.ParseUint(word, 10, 16)
+			if err != nil || port == 0 {
+				return fmt.Errorf("want %s, and %q is no port", d.Type(), word)
+			}
+			to.Ports = append(to.Ports, uint16(port))
+		}
+	}
+	*d = append(*d, to)
+	return nil
+}
+
+// hosts collects --add-host NAME:IP.
+type hosts map[string]string
+
+func (h *hosts) String() string { return "" }
+func (h *hosts) Type() string   { return "NAME:IP" }
+
+func (h *hosts) Set(arg string) error {
+	name, address, ok := strings.Cut(arg, ":")
+	if !ok || name == "" || address == "" {
+		return fmt.Errorf("want %s", h.Type())
+	}
+	if *h == nil {
+		*h = hosts{}
+	}
+	(*h)[name] = address
 	return nil
 }

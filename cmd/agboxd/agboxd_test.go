@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +77,7 @@ func TestConfig(t *testing.T) {
 	if c.Runtime.IdleTTL.Duration != 90*time.Second || c.Network.Pool.String() != "10.99.0.0/20" || c.Network.Prefix != 28 || c.Log.Level != -4 {
 		t.Errorf("config is %+v", c)
 	}
-	if c, err := loadConfig(filepath.Join(dir, "none")); err != nil || c != defaults() {
+	if c, err := loadConfig(filepath.Join(dir, "none")); err != nil || !reflect.DeepEqual(c, defaults()) {
 		t.Errorf("without a file the config is %+v, %v", c, err)
 	}
 }

@@ -32,6 +32,12 @@ type config struct {
 	Docker struct {
 		Host string `toml:"host"`
 	} `toml:"docker"`
+	Isolation struct {
+		Required bool `toml:"required"`
+	} `toml:"isolation"`
+	Sandbox struct {
+		AllowedCapabilities []string `toml:"allowed_capabilities"`
+	} `toml:"sandbox"`
 	Log struct {
 		Level slog.Level `toml:"level"`
 	} `toml:"log"`

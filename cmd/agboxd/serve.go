@@ -37,7 +37,7 @@ func serve(ctx context.Context, stderr io.Writer) (err error) {
 	defer func() { err = errors.Join(err, lock.release()) }()
 
 	if err := os.MkdirAll(paths.data, 0o700); err != nil {
-		return fmt.Errorf("cannot make the data directory: %w", err)
+		return fmt.Errorf("cannot make the data directory: %w: make that place writable, or set XDG_DATA_HOME to another", err)
 	}
 	db, err := persist.Open(paths.database)
 	if err != nil {
@@ -64,7 +64,7 @@ func serve(ctx context.Context, stderr io.Writer) (err error) {
 	host := spec.Host{
 		Home: os.Getenv("HOME"), Getenv: os.Getenv,
 		DataDirs:       []string{paths.data, filepath.Dir(paths.socket), filepath.Dir(paths.config)},
-		DefaultIdleTTL: config.Runtime.IdleTTL.Duration,
+		DefaultIdleTTL: config.Runtime.IdleTTL.Duration, AllowedCapabilities: config.Sandbox.AllowedCapabilities,
 	}
 	service := server.New(server.Config{Version: version, Host: host}, system, db, runtime, log)
 	stopped := context.AfterFunc(ctx, service.Shutdown)
@@ -95,6 +95,7 @@ func openRuntime(ctx context.Context, paths paths, config config, log *slog.Logg
 		Pool:     config.Network.Pool, SubnetBits: config.Network.Prefix,
 		CreateConcurrency: config.Runtime.CreateConcurrency,
 		StopGrace:         config.Runtime.StopGrace.Duration,
+		IsolationRequired: config.Isolation.Required,
 		PID:               os.Getpid(), Started: time.Now(),
 		UID: os.Getuid(), GID: os.Getgid(),
 	}, log)

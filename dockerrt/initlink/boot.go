@@ -8,14 +8,20 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
 )
 
-// BootStatus tells what became of the image's entrypoint.
+// BootStatus tells what became of the image's entrypoint and the start of the main command.
 type BootStatus = initproto.BootStatus
 
-// Boot gives init the primary log and waits until the image's entrypoint has handed over, has
-// ended, or turns out not to exist. When init was booted before, also by an earlier daemon, it
-// returns the status of then and the files are not used. The files stay the caller's.
-func (l *Link) Boot(ctx context.Context, stdout, stderr *os.File) (BootStatus, error) {
-	frame, err := initproto.Encode(&initproto.Boot{}, 2)
+// Boot gives init the primary log, and the file that the main command's record goes to: empty, or
+// nil when there is no main command. It waits until the image's entrypoint has handed over, has
+// ended, or turns out not to exist; without an entrypoint, until the main command was started.
+// When init was booted before, also by an earlier daemon, it returns the status of then and the
+// files are not used. The files stay the caller's.
+func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootStatus, error) {
+	files := []*os.File{stdout, stderr}
+	if record != nil {
+		files = append(files, record)
+	}
+	frame, err := initproto.Encode(&initproto.Boot{}, len(files))
 	if err != nil {
 		return BootStatus{}, err
 	}
@@ -26,7 +32,7 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr *os.File) (BootStatus, e
 			return BootStatus{}, err
 		}
 		if !p.booted {
-			if err := p.sendFiles(frame, []*os.File{stdout, stderr}); err != nil {
+			if err := p.sendFiles(frame, files); err != nil {
 				return BootStatus{}, err
 			}
 		}

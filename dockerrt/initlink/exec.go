@@ -9,7 +9,8 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
 )
 
-// ExecSpec is a command to run, or to attach to when init knows its id.
+// ExecSpec is a command to run, or to attach to when init knows its id. For initproto.CommandID,
+// which can only be attached to, ID and OnStarted are all that counts.
 type ExecSpec struct {
 	ID   string
 	Argv []string
@@ -51,11 +52,18 @@ func (c *call) poke() {
 // When ctx ends it stops waiting and returns ctx's error, while the command goes on; a later Exec
 // with the same id attaches again. A call for an id that another one waits for gets the same result,
 // or takes its place when that one gives up. The result is repeated by init until Ack.
+//
+// With initproto.CommandID it waits for the main command. That is for after Boot: an init that knows
+// of none answers with a Result whose ErrorCode is CodeStartFailed.
 func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error) {
+	files := spec.Files[:]
+	if spec.ID == initproto.CommandID {
+		files = nil
+	}
 	frame, err := initproto.Encode(&initproto.Exec{
 		ID: spec.ID, Argv: spec.Argv, Env: spec.Env, Cwd: spec.Cwd, User: spec.User,
 		Timeout: spec.Timeout, Grace: spec.Grace,
-	}, len(spec.Files))
+	}, len(files))
 	if err != nil {
 		return initproto.Result{}, fmt.Errorf("initlink: exec %s: arguments and environment are too long: %w", spec.ID, err)
 	}
@@ -77,7 +85,7 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 		if p != nil && p != told {
 			pid, known := p.known[spec.ID]
 			if told == nil || !known {
-				if err := p.sendFiles(frame, spec.Files[:]); err != nil {
+				if err := p.sendFiles(frame, files); err != nil {
 					return initproto.Result{}, fmt.Errorf("initlink: exec %s: %w", spec.ID, err)
 				}
 			} else if now.pid == 0 {

@@ -170,7 +170,7 @@ func TestBoot(t *testing.T) {
 	}
 	done := make(chan booted)
 	boot := func() {
-		s, err := l.Boot(limit(t), f, f)
+		s, err := l.Boot(limit(t), f, f, nil)
 		done <- booted{s, err}
 	}
 	go boot()
@@ -192,5 +192,33 @@ func TestBoot(t *testing.T) {
 	go boot()
 	if b := <-done; b.error != nil || b.BootStatus != want {
 		t.Fatalf("%+v", b)
+	}
+}
+
+// The main command's record goes with Boot; an Exec of its id brings no files, and attaches again
+// where init does not list it.
+func TestCommand(t *testing.T) {
+	l, path, p := open(t, initproto.Hello{})
+	f := spec(t, "").Files[0]
+	booted := make(chan error)
+	go func() {
+		_, err := l.Boot(limit(t), f, f, f)
+		booted <- err
+	}()
+	if m, files := p.hear(); files != 3 || m.Type() != initproto.TypeBoot {
+		t.Fatal(m, files)
+	}
+	p.say(&initproto.Booted{Status: initlink.BootStatus{State: initproto.BootHandedOver}})
+	check(t, <-booted)
+	done := exec(l, limit(t), initlink.ExecSpec{ID: initproto.CommandID})
+	if m, files := p.hear(); files != 0 || m.(*initproto.Exec).ID != initproto.CommandID {
+		t.Fatal(m, files)
+	}
+	p.conn.Close()
+	p = greet(t, path, initproto.Hello{})
+	hears[*initproto.Exec](p)
+	p.say(&initproto.Result{ID: initproto.CommandID, ExitCode: 5})
+	if a := <-done; a.error != nil || a.ExitCode != 5 {
+		t.Fatalf("%+v", a)
 	}
 }

@@ -9,7 +9,7 @@
 //
 //	init                                 daemon
 //	Hello{version, booted, execs}  ->          first frame of each connection
-//	                               <-    Boot{} + stdout, stderr          once per life of init
+//	                               <-    Boot{} + stdout, stderr, record  once per life of init
 //	Booted{status}                 ->
 //	                               <-    Exec{id, argv, ...} + stdout, stderr, record
 //	Started{id, pid}               ->
@@ -18,7 +18,8 @@
 //	                               <-    Ack{id}
 //	                               <-    Stop{grace}
 //
-// Exec is start-or-attach: an id that init knows is never started a second time.
+// Exec is start-or-attach: an id that init knows is never started a second time. The main command,
+// which Boot starts, is an exec as well, with the id CommandID; an Exec of that can only attach.
 //
 // # Frames
 //

@@ -2,6 +2,13 @@ package initproto
 
 import "time"
 
+// CommandID is the id of the sandbox's main command, which Boot starts. It is reserved: an exec's id
+// begins with a letter or digit. From Boot on the command is told of in Hello, cancelled, and its
+// result repeated and acknowledged like that of any exec. An Exec with this id attaches; it never
+// starts anything, its other fields are not looked at, and it needs no descriptors. Init answers it
+// with CodeStartFailed when it knows no such command: before Boot, or when there is none.
+const CommandID = "_primary"
+
 // Version is the protocol version that this code speaks; Hello carries it.
 const Version = 1
 
@@ -46,27 +53,30 @@ type KnownExec struct {
 	PID int
 }
 
-// Boot hands over the primary log; descriptors: stdout, stderr. The image's entrypoint starts now.
+// Boot hands over the primary log; descriptors: stdout, stderr, and the main command's record, which
+// is needed only when there is one. The image's entrypoint or, without one, the main command starts now.
 type Boot struct{}
 
-// Booted tells that the image's entrypoint is done with its preparations.
+// Booted tells that the image's entrypoint is done with its preparations, or that the main command
+// was started without one.
 type Booted struct{ Status BootStatus }
 
-// BootState is what became of the image's entrypoint.
+// BootState is what became of the image's entrypoint, or of the main command's start without one.
 type BootState int
 
 const (
 	// BootPending: the entrypoint runs and has not handed over; also the state before Boot.
 	BootPending BootState = iota
-	// BootNone: the image has no entrypoint.
+	// BootNone: there is neither an entrypoint nor a main command.
 	BootNone
-	// BootHandedOver: the entrypoint ran the command that it was given.
+	// BootHandedOver: the entrypoint ran what it was given, or the main command was started without one.
 	BootHandedOver
-	// BootExited: the entrypoint ended, or could not be started, before it handed over.
+	// BootExited: the entrypoint ended before it handed over, or the first program, entrypoint or
+	// command, could not be started (126, 127). A main command has a Result as well.
 	BootExited
 )
 
-// BootStatus is the state of the entrypoint; exit code and signal are set with BootExited only.
+// BootStatus is what Booted tells; exit code and signal are set with BootExited only.
 type BootStatus struct {
 	State    BootState
 	ExitCode int
@@ -81,7 +91,7 @@ type Exec struct {
 	Env []string
 	// Cwd is relative to the sandbox's working directory, which is also meant by "".
 	Cwd string
-	// User is name or number, optionally ":group"; "" means the sandbox's own rule.
+	// User is name or number, optionally ":group"; "" means the sandbox's own user or rule.
 	User string
 	// Timeout 0 means none. Grace is the time between TERM and KILL when the timeout strikes.
 	// Both travel in milliseconds, rounded up.

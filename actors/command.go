@@ -1,0 +1,32 @@
+package actors
+
+import (
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// keepOnCommandEnd is the on_command_end with which a sandbox stays READY.
+const keepOnCommandEnd = "keep"
+
+// runCommand waits for the end of the primary's own command, which runs as long as the sandbox is READY.
+func (s *sandbox) runCommand(c actor.Context) {
+	if s.state.Phase != lifecycle.Ready || s.state.CommandEnded || len(s.entry.spec.GetCommand()) == 0 {
+		return
+	}
+	s.entry.crashed.Store(false)
+	s.runExec(c, &agboxv1.CreateExecRequest{SandboxId: s.entry.id, ExecId: CommandID, Command: s.entry.spec.Command})
+}
+
+// commandEnded records the end, or has the sandbox halted first when that is its failure: then no exec runs any more
+// when it is told.
+func (s *sandbox) commandEnded(c actor.Context, m *execEnded) {
+	if s.entry.spec.GetOnCommandEnd() == keepOnCommandEnd {
+		s.take(c, []*step{s.fact(c.Self(), m, lifecycle.CommandEnded{Result: m.result})})
+		return
+	}
+	s.entry.crashed.Store(true)
+	s.stale = true
+	s.act(c)
+}

@@ -1,0 +1,139 @@
+package dockerrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/pkg/stdcopy"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// What Docker takes for a healthcheck that leaves these out, and how long a service may take at most, whatever its
+// healthcheck allows.
+const (
+	healthInterval = 30 * time.Second
+	healthTimeout  = 30 * time.Second
+	healthRetries  = 3
+	healthBound    = 5 * time.Minute
+)
+
+// patience is how long a service may take until it is healthy: as long as its check may fail.
+func patience(check *agboxv1.HealthcheckConfig) time.Duration {
+	or := func(d, other time.Duration) time.Duration {
+		if d == 0 {
+			return other
+		}
+		return d
+	}
+	retries := time.Duration(check.GetRetries())
+	if retries == 0 {
+		retries = healthRetries
+	}
+	once := or(check.GetInterval().AsDuration(), healthInterval) + or(check.GetTimeout().AsDuration(), healthTimeout)
+	if retries > healthBound/once {
+		return healthBound
+	}
+	return min(check.GetStartPeriod().AsDuration()+(retries+1)*once, healthBound)
+}
+
+// checked reports whether Docker watches the service's health.
+func checked(service *agboxv1.ServiceSpec) bool {
+	test := service.GetHealthcheck().GetTest()
+	return len(test) > 0 && test[0] != "NONE"
+}
+
+// awaitHealthy returns once the service, which was started, is healthy; one without a healthcheck only has to run. It
+// fails with what the check and the service said last.
+func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
+	found, err := d.serviceContainer(ctx, sandboxID, service.Name)
+	if err != nil {
+		return err
+	}
+	bound := patience(service.Healthcheck)
+	waiting, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	messages, broken := d.api.Events(waiting, events.ListOptions{Filters: filters.NewArgs(
+		filters.Arg("container", found.ID),
+		filters.Arg("event", string(events.ActionHealthStatus)), filters.Arg("event", string(events.ActionDie)),
+	)})
+	for {
+		state, err := d.healthOf(ctx, found.ID)
+		switch {
+		case err != nil:
+			return err
+		case !state.Running:
+			return coded(codeServiceExited, "it %s%s", ended(state), d.lastWords(ctx, found.ID, state))
+		case !checked(service) || state.Health != nil && state.Health.Status == container.Healthy:
+			return nil
+		case state.Health != nil && state.Health.Status == container.Unhealthy:
+			return coded(codeServiceUnhealthy, "it is unhealthy after %d checks%s", state.Health.FailingStreak, d.lastWords(ctx, found.ID, state))
+		}
+		select {
+		case <-messages:
+		case err := <-broken:
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case errors.Is(err, context.DeadlineExceeded):
+				return coded(codeServiceUnhealthy, "it was not healthy within %s%s", bound, d.lastWords(ctx, found.ID, state))
+			}
+			return fmt.Errorf("cannot follow its health: %w", err)
+		}
+	}
+}
+
+func (d *Docker) healthOf(ctx context.Context, containerID string) (*container.State, error) {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	found, err := d.api.ContainerInspect(ctx, containerID)
+	if err != nil {
+		return nil, fmt.Errorf("cannot inspect its container: %w", err)
+	}
+	return found.State, nil
+}
+
+// lastWords is what the healthcheck and the service said last, for an error message.
+func (d *Docker) lastWords(ctx context.Context, containerID string, state *container.State) string {
+	var text strings.Builder
+	if state.Health != nil && len(state.Health.Log) > 0 {
+		last := state.Health.Log[len(state.Health.Log)-1]
+		fmt.Fprintf(&text, "; the last check ended with %d: %s", last.ExitCode, tail(last.Output))
+	}
+	fmt.Fprintf(&text, "; the end of its log: %s", d.containerTail(ctx, containerID))
+	return text.String()
+}
+
+// containerTail returns the end of a container's output, as far as it can be had.
+func (d *Docker) containerTail(ctx context.Context, containerID string) string {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	body, err := d.api.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
+	if err != nil {
+		return "(no output)"
+	}
+	defer body.Close()
+	var text strings.Builder
+	if _, err := stdcopy.StdCopy(&text, &text, io.LimitReader(body, 64<<10)); err != nil || strings.TrimSpace(text.String()) == "" {
+		return "(no output)"
+	}
+	return tail(text.String())
+}
+
+// tailSize is how much output a person gets to see in an error message.
+const tailSize = 2 << 10
+
+func tail(text string) string {
+	text = strings.ToValidUTF8(strings.TrimSpace(text), "?")
+	if len(text) > tailSize {
+		text = "…" + strings.ToValidUTF8(text[len(text)-tailSize:], "")
+	}
+	return text
+}

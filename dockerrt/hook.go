@@ -1,0 +1,60 @@
+package dockerrt
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// hookTime bounds one hook, such as the loading of a database.
+const hookTime = 10 * time.Minute
+
+// runHooks runs the service's commands in the primary, one after the other, with the service's variables. One that ran
+// before, in this life of the primary, is not run again.
+func (d *Docker) runHooks(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
+	for i, command := range service.PostStartOnPrimary {
+		if err := d.runHook(ctx, sandboxID, service, fmt.Sprintf("_hook-%s-%d", service.Name, i), command); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Docker) runHook(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec, id, command string) error {
+	link, err := d.running(sandboxID)
+	if err != nil {
+		return err
+	}
+	stdout, stderr, err := d.openOutputs(sandboxID, id)
+	if err != nil {
+		return err
+	}
+	defer stdout.Close()
+	defer stderr.Close()
+	record, err := os.OpenFile(d.layout.result(sandboxID, id), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer record.Close()
+	result, err := link.Exec(ctx, initlink.ExecSpec{
+		ID: id, Argv: []string{"sh", "-c", command}, Env: environ(service.Envs),
+		Timeout: hookTime, Grace: d.config.StopGrace, Files: [3]*os.File{stdout, stderr, record},
+	})
+	if err != nil {
+		return err
+	}
+	link.Ack(id)
+	switch {
+	case result.ErrorCode != "":
+		return coded(codeServiceHook, "its hook %q could not be run: %s", command, result.ErrorMessage)
+	case result.TimedOut:
+		return coded(codeServiceHook, "its hook %q did not end within %s; its output: %s", command, hookTime, d.outputTail(sandboxID, id))
+	case result.ExitCode != 0:
+		return coded(codeServiceHook, "its hook %q ended with exit code %d; its output: %s", command, result.ExitCode, d.outputTail(sandboxID, id))
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package dockerrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/dockerrt/image"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Codes of SERVICE_FAILED events.
+const (
+	codeServiceUnhealthy = "SERVICE_UNHEALTHY"
+	codeServiceExited    = "SERVICE_EXITED"
+	codeServiceHook      = "SERVICE_HOOK_FAILED"
+	codeServiceMissing   = "SERVICE_MISSING"
+)
+
+// serviceLog bounds what Docker keeps of a service's output.
+var serviceLog = container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "10m", "max-file": "3"}}
+
+// each does something for every service at the same time. It returns the first error, which names its service, and lets
+// the others end early then.
+func each(ctx context.Context, services []*agboxv1.ServiceSpec, do func(context.Context, *agboxv1.ServiceSpec) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, service := range services {
+		group.Go(func() error {
+			if err := do(ctx, service); err != nil {
+				return fmt.Errorf("service %s: %w", service.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// PrepareService implements actors.Runtime.
+func (d *Docker) PrepareService(ctx context.Context, _ string, service *agboxv1.ServiceSpec) error {
+	_, err := d.images.Ensure(ctx, service.Image, image.Policy(service.PullPolicy), nil)
+	return reached(err)
+}
+
+// StartService implements actors.Runtime.
+func (d *Docker) StartService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec, again bool) error {
+	return reached(passing(ctx, func() error {
+		if !again {
+			if err := d.createService(ctx, sandboxID, spec, service); err != nil {
+				return err
+			}
+		}
+		return d.startService(ctx, sandboxID, service)
+	}))
+}
+
+// AwaitService implements actors.Runtime.
+func (d *Docker) AwaitService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
+	if err := d.awaitHealthy(ctx, sandboxID, service); err != nil {
+		return reached(err)
+	}
+	return reached(d.runHooks(ctx, sandboxID, service))
+}
+
+// createService makes the service's container, unless it is there.
+func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec) error {
+	if _, err := d.serviceContainer(ctx, sandboxID, service.Name); err == nil || !errors.Is(err, ErrMissing) {
+		return err
+	}
+	found, err := d.images.Ensure(ctx, service.Image, image.Never, nil) // it was pulled before
+	if err != nil {
+		return err
+	}
+	ctx, cancel := d.write(ctx)
+	defer cancel()
+	labels := d.labels(sandboxID, componentService, spec.Labels)
+	labels[labelService] = service.Name
+	config := &container.Config{
+		Image:       found.ID,
+		Env:         environ(service.Envs),
+		Cmd:         service.Command,
+		User:        service.User,
+		Healthcheck: healthConfig(service.Healthcheck),
+		Labels:      labels,
+	}
+	host := confine(service)
+	host.NetworkMode = container.NetworkMode(networkName(sandboxID))
+	host.LogConfig = serviceLog
+	networking := &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{
+		networkName(sandboxID): {Aliases: []string{service.Name}},
+	}}
+	_, err = d.api.ContainerCreate(ctx, config, host, networking, nil, serviceName(sandboxID, service.Name))
+	if isConflict(err) {
+		_, err = d.api.ContainerCreate(ctx, config, host, networking, nil, uniqueServiceName(sandboxID, service.Name))
+	}
+	if err != nil {
+		return explained(fmt.Errorf("cannot create its container: %w", err))
+	}
+	return nil
+}
+
+func healthConfig(check *agboxv1.HealthcheckConfig) *container.HealthConfig {
+	if check == nil {
+		return &container.HealthConfig{Test: []string{"NONE"}} // the image's own is not what was asked for
+	}
+	return &container.HealthConfig{
+		Test:     check.Test,
+		Interval: check.Interval.AsDuration(), Timeout: check.Timeout.AsDuration(),
+		StartPeriod: check.StartPeriod.AsDuration(), StartInterval: check.StartInterval.AsDuration(),
+		Retries: int(check.Retries),
+	}
+}
+
+// serviceContainer finds the service's container by its labels. It fails with ErrMissing.
+func (d *Docker) serviceContainer(ctx context.Context, sandboxID, service string) (container.Summary, error) {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	mine := d.mine(sandboxID)
+	mine.Add("label", labelService+"="+service)
+	found, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: mine})
+	if err != nil {
+		return container.Summary{}, fmt.Errorf("cannot list containers: %w", err)
+	}
+	if len(found) == 0 {
+		return container.Summary{}, coded(codeServiceMissing, "%w: the container of service %s", ErrMissing, service)
+	}
+	return found[0], nil
+}
+
+func (d *Docker) startService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
+	found, err := d.serviceContainer(ctx, sandboxID, service.Name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := d.write(ctx)
+	defer cancel()
+	if err := d.api.ContainerStart(ctx, found.ID, container.StartOptions{}); err != nil {
+		return explained(fmt.Errorf("cannot start its container: %w", err))
+	}
+	return nil
+}
+
+func (d *Docker) startServices(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
+	return each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
+		return d.startService(ctx, sandboxID, service)
+	})
+}
+
+// serve waits until every required service is healthy, and reports those whose hooks need no primary.
+func (d *Docker) serve(ctx context.Context, sandboxID string, services []*agboxv1.ServiceSpec, hooks bool, report func(lifecycle.Command)) error {
+	return each(ctx, services, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
+		err := d.awaitHealthy(ctx, sandboxID, service)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			report(serviceFailed(service, err))
+		case err == nil && (!hooks || len(service.PostStartOnPrimary) == 0):
+			report(lifecycle.ServiceReported{Service: service.Name})
+		}
+		return err
+	})
+}
+
+// hook runs the required services' hooks, one service after the other, and reports these.
+func (d *Docker) hook(ctx context.Context, sandboxID string, services []*agboxv1.ServiceSpec, report func(lifecycle.Command)) error {
+	for _, service := range services {
+		if len(service.PostStartOnPrimary) == 0 {
+			continue
+		}
+		if err := d.runHooks(ctx, sandboxID, service); err != nil {
+			report(serviceFailed(service, err))
+			return fmt.Errorf("service %s: %w", service.Name, err)
+		}
+		report(lifecycle.ServiceReported{Service: service.Name})
+	}
+	return nil
+}
+
+func serviceFailed(service *agboxv1.ServiceSpec, err error) lifecycle.ServiceReported {
+	report := lifecycle.ServiceReported{Service: service.Name, Code: lifecycle.CodeServiceFailed, Message: err.Error()}
+	if known, ok := errors.AsType[*codedError](err); ok {
+		report.Code = known.code
+	}
+	return report
+}
+
+// stopServices ends every service container, at once without a grace. Those that are gone already do not matter.
+func (d *Docker) stopServices(ctx context.Context, sandboxID string, graceful bool) error {
+	mine := d.mine(sandboxID)
+	mine.Add("label", labelComponent+"="+componentService)
+	mine.Add("status", "running")
+	running, err := d.api.ContainerList(ctx, container.ListOptions{Filters: mine})
+	if err != nil || len(running) == 0 {
+		return err
+	}
+	errs := make([]error, len(running))
+	var group sync.WaitGroup
+	for i, c := range running {
+		group.Go(func() {
+			if graceful {
+				grace := max(int(d.config.StopGrace.Seconds()), 1)
+				errs[i] = d.api.ContainerStop(ctx, c.ID, container.StopOptions{Timeout: &grace})
+			} else {
+				errs[i] = d.api.ContainerKill(ctx, c.ID, "KILL")
+			}
+			if isNotFound(errs[i]) || errs[i] != nil && strings.Contains(errs[i].Error(), "is not running") {
+				errs[i] = nil
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}

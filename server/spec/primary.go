@@ -1,0 +1,145 @@
+package spec
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// container is what the primary and services have in common.
+type container interface {
+	GetCommand() []string
+	GetUser() string
+	GetCpuLimit() float64
+	GetMemoryLimit() int64
+	GetPidsLimit() int64
+	GetDiskLimit() int64
+	GetShmSize() int64
+	GetTmpfs() []*agboxv1.TmpfsSpec
+	GetCapAdd() []string
+	GetPullPolicy() string
+}
+
+var (
+	_ container = (*agboxv1.CreateSpec)(nil)
+	_ container = (*agboxv1.ServiceSpec)(nil)
+)
+
+// container checks c, the message at field, and brings its tmpfs and capabilities to their one form; used holds the
+// paths that are taken in it.
+func (r *resolver) container(field string, c container, used targets) error {
+	if err := validateCommand(field+".command", c.GetCommand()); err != nil {
+		return err
+	}
+	if err := ValidateUser(field+".user", c.GetUser()); err != nil {
+		return err
+	}
+	if err := oneOf(ReasonPullPolicyInvalid, field+".pull_policy", c.GetPullPolicy(), "missing", "always", "never"); err != nil {
+		return err
+	}
+	if err := validateLimits(field, c); err != nil {
+		return err
+	}
+	for i, t := range c.GetTmpfs() {
+		at := element(field+".tmpfs", i)
+		target, err := used.claim(at+".target", t.GetTarget())
+		if err != nil {
+			return err
+		}
+		if t.Size < 0 {
+			return refuse(ReasonTmpfsSizeInvalid, at+".size", "%d bytes are negative; use a size, or 0 for half of the host's memory", t.Size)
+		}
+		t.Target = target
+	}
+	return r.capabilities(field+".cap_add", c.GetCapAdd())
+}
+
+// primary checks what the spec says of the primary container beyond its mounts.
+func (r *resolver) primary() error {
+	const field = "create_spec"
+	s := r.out.Spec
+	if err := r.container(field, s, r.targets); err != nil {
+		return err
+	}
+	for i, t := range s.Tmpfs {
+		for _, c := range s.Copies {
+			if within(c.Target, t.Target) {
+				return refuse(ReasonCopyTargetInTmpfs, element(field+".tmpfs", i)+".target",
+					"%s is empty at each start and would hide the copy at %s; copy elsewhere", shown(t.Target), shown(c.Target))
+			}
+		}
+	}
+	if s.WorkingDir != "" {
+		clean, refused := containerPath(field+".working_dir", s.WorkingDir)
+		if refused != nil {
+			refused.Reason = ReasonWorkingDirInvalid
+			return refused
+		}
+		s.WorkingDir = clean
+	}
+	if err := oneOf(ReasonOnCommandEndInvalid, field+".on_command_end", s.OnCommandEnd, "fail", "keep"); err != nil {
+		return err
+	}
+	if s.OnCommandEnd != "" && len(s.Command) == 0 {
+		return refuse(ReasonOnCommandEndInvalid, field+".on_command_end", "%s says what the end of the command means, and there is no command; give one or leave it out", shown(s.OnCommandEnd))
+	}
+	if err := validateGPUs(field+".gpus", s.Gpus); err != nil {
+		return err
+	}
+	if err := validateNetwork(field+".network", s.Network); err != nil {
+		return err
+	}
+	if err := validatePorts(field+".ports", s.Ports, s.GetNetwork().GetMode()); err != nil {
+		return err
+	}
+	return validateNames(field, s)
+}
+
+// oneOf refuses a value that is neither empty nor one of the choices.
+func oneOf(reason, field, value string, choices ...string) error {
+	if value == "" || slices.Contains(choices, value) {
+		return nil
+	}
+	return refuse(reason, field, "%s is none of %s; use one of them, or leave it out for %s", shown(value), strings.Join(choices, ", "), choices[0])
+}
+
+// validateCommand accepts an empty list.
+func validateCommand(field string, command []string) error {
+	if len(command) > 0 && command[0] == "" {
+		return refuse(ReasonCommandRequired, field, "the command begins with an empty word; the first word must be the program to run")
+	}
+	for i, word := range command {
+		if strings.ContainsRune(word, 0) {
+			return refuse(ReasonCommandInvalid, element(field, i), "%s contains a NUL byte; remove it", shown(word))
+		}
+	}
+	return nil
+}
+
+// A user or group is looked up in /etc/passwd and /etc/group, so it may not hold what these files are made of.
+var accountName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.@-]{0,254}\$?$`)
+
+// ValidateUser refuses what can be neither a user of an image nor a number, with or without ":group"; an empty
+// value is fine. Whether the image knows a name shows only when it runs.
+func ValidateUser(field, value string) error {
+	if value == "" {
+		return nil
+	}
+	user, group, grouped := strings.Cut(value, ":")
+	if account(user) && (!grouped || account(group)) {
+		return nil
+	}
+	return refuse(ReasonUserInvalid, field, "%s is no user; write a name or a number up to 2147483647, and a group after a ':' if one is meant: \"1000:1000\"", shown(value))
+}
+
+// account reports whether s is a name, or a number as Docker takes them: of 31 bits.
+func account(s string) bool {
+	if strings.Trim(s, "0123456789") == "" {
+		_, err := strconv.ParseUint(s, 10, 31)
+		return err == nil
+	}
+	return accountName.MatchString(s)
+}
