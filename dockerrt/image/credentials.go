@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,14 +129,20 @@ func (h *helper) Output() ([]byte, error) {
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	h.cmd.Cancel = func() error { return syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL) }
 	h.err = h.cmd.Run()
+	h.err = cmp.Or(out.err, h.err)
 	return out.text.Bytes(), h.err
 }
 
-type answer struct{ text bytes.Buffer }
+// answer is what a helper writes, up to helperLimit.
+type answer struct {
+	text bytes.Buffer
+	err  error
+}
 
 func (a *answer) Write(p []byte) (int, error) {
 	if a.text.Len()+len(p) > helperLimit {
-		return 0, fmt.Errorf("it wrote more than %d bytes", helperLimit)
+		a.err = fmt.Errorf("it wrote more than %d bytes", helperLimit)
+		return 0, a.err
 	}
 	return a.text.Write(p)
 }

@@ -59,13 +59,15 @@ func (p *pull) run() {
 
 // wait returns when the pull is done, or with the error of ctx.
 func (p *pull) wait(ctx context.Context, progress func(Progress)) error {
+	var last Progress
 	report := func() <-chan struct{} {
 		p.mu.Lock()
 		now, news := p.progress, p.news
 		p.mu.Unlock()
-		if progress != nil {
+		if progress != nil && now != last {
 			progress(now)
 		}
+		last = now
 		return news
 	}
 	news := report()
@@ -154,7 +156,7 @@ func (p *pull) explain(err error, used credentials) error {
 		if cause := context.Cause(p.ctx); !errors.Is(cause, ErrStalled) {
 			return cause
 		}
-		return fmt.Errorf("%w: %s: %s sent nothing new for %s, after %d of %d bytes: check its state and this host's network, and try again",
+		return fmt.Errorf("%w: %s: %s sent nothing new for %s, after about %d of %d bytes: check its state and this host's network, and try again",
 			ErrStalled, ref, host, p.store.stallTime, p.progress.Done, p.progress.Total)
 	}
 	if engineLost(err) {

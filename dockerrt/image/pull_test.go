@@ -83,11 +83,14 @@ func TestShared(t *testing.T) {
 	api, h := dockertest.Engine(t), newHub(t, false)
 	ref, id := h.push(t, api, "agbox-test/shared:a", 1)
 	s := newStore(t, api, "")
-	before := h.requests.Load()
-	_, err := s.Ensure(patient(t), ref, image.Missing, nil)
-	check(t, err)
-	one := h.requests.Load() - before
-	remove(t, api, ref)
+	var before, one int64
+	for range 2 { // the engine asks less the second time
+		before = h.requests.Load()
+		_, err := s.Ensure(patient(t), ref, image.Missing, nil)
+		check(t, err)
+		one = h.requests.Load() - before
+		remove(t, api, ref)
+	}
 
 	release, begun := h.halve()
 	before = h.requests.Load()

@@ -88,6 +88,7 @@ func newHub(t *testing.T, private bool) *hub {
 	h := new(hub)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.requests.Add(1)
+		println(r.Method, r.URL.Path, r.Header.Get("Accept"))
 		if blobs := h.blobs.Load(); blobs != nil && r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
 			(*blobs)(w, r, registry)
 			return

@@ -83,7 +83,7 @@ func (s *Store) Close() {
 //
 // A pull goes on as long as one caller waits for it, and has no time limit while it moves. progress, which may be
 // nil, is called from within Ensure and never after it returned: when the pull begins or is joined, then at most once
-// a second, and at the end of a successful one; not at all where nothing is pulled. A slow progress misses reports and
+// a second, and at the end of a successful one; not when it would repeat itself or nothing is pulled. A slow progress misses reports and
 // holds nobody up.
 //
 // The errors are those of this package, an end of ctx, and, still recognisable as such, the loss of the engine.
