@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -101,7 +102,7 @@ func (s *size) Type() string   { return "BYTES" }
 
 func (s *size) Set(arg string) error {
 	n, err := units.RAMInBytes(arg)
-	if err != nil || n < 0 { // below 0 is also what is too large
+	if err != nil || n < 0 || n == math.MaxInt64 { // what is too large comes out as either
 		return errors.New("want a number of bytes, such as 512m or 1.5GiB")
 	}
 	*s = size(n)

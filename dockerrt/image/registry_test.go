@@ -50,6 +50,7 @@ const (
 type hub struct {
 	host     string
 	requests atomic.Int64
+	resolved atomic.Int64 // requests that ask what a tag means: one in each pull
 	// blobs, when set, may answer a GET of a blob by itself.
 	blobs atomic.Pointer[func(w http.ResponseWriter, r *http.Request, next http.Handler)]
 }
@@ -88,7 +89,9 @@ func newHub(t *testing.T, private bool) *hub {
 	h := new(hub)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.requests.Add(1)
-		println(r.Method, r.URL.Path, r.Header.Get("Accept"))
+		if r.Method == http.MethodHead && strings.Contains(r.URL.Path, "/manifests/") {
+			h.resolved.Add(1)
+		}
 		if blobs := h.blobs.Load(); blobs != nil && r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
 			(*blobs)(w, r, registry)
 			return

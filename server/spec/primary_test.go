@@ -149,6 +149,14 @@ func TestPrimaryRefusals(t *testing.T) {
 
 func allowing(allow string) string { return `network {mode: "allow" ` + allow + `}` }
 
+func published(n int) string {
+	text := ""
+	for i := range n {
+		text += fmt.Sprintf(`ports {container_port: %d host_ip: "127.0.0.1" protocol: "tcp"} `, i+1)
+	}
+	return text
+}
+
 func numbers(n int) string {
 	list := make([]string, n)
 	for i := range list {
@@ -179,12 +187,16 @@ func TestOneForm(t *testing.T) {
 		{"one container port in two places", `ports {container_port: 1 host_port: 8} ports {container_port: 1 host_port: 9} ports {container_port: 2 host_port: 9 host_ip: "127.0.0.2"}`,
 			`ports {container_port: 1 host_port: 8 host_ip: "127.0.0.1" protocol: "tcp"} ports {container_port: 1 host_port: 9 host_ip: "127.0.0.1" protocol: "tcp"}
 			 ports {container_port: 2 host_port: 9 host_ip: "127.0.0.2" protocol: "tcp"}`},
+		{"ports to be chosen", `ports {container_port: 1 host_ip: "127.0.0.1" protocol: "tcp"} ports {container_port: 2 host_ip: "127.0.0.1" protocol: "tcp"}
+			ports {container_port: 1 host_ip: "127.0.0.2" protocol: "tcp"}`, ""},
+		{"as many ports published as there may be", published(1000), ""},
 		{"destinations", allowing(`allow {cidr: "192.0.2.1" ports: [443, 80, 443]} allow {cidr: "0.0.0.0/0" ports: 53 protocol: "udp"}`),
 			allowing(`allow {cidr: "192.0.2.1/32" ports: [80, 443]} allow {cidr: "0.0.0.0/0" ports: 53 protocol: "udp"}`)},
 		{"as many destinations as there may be", allowing(strings.Repeat(` allow {cidr: "192.0.2.1/32"}`, 1000)), ""},
 		{"as many ports as there may be", allowing(`allow {cidr: "192.0.2.1/32" protocol: "tcp" ports: [` + numbers(1000) + `]}`), ""},
 		{"extra hosts", `extra_hosts {key: "a" value: "2001:DB8:0::1"} extra_hosts {key: "b.c" value: "192.0.2.1"}`,
 			`extra_hosts {key: "a" value: "2001:db8::1"} extra_hosts {key: "b.c" value: "192.0.2.1"}`},
+		{"the longest extra host", `extra_hosts {key: "` + strings.Repeat("a.", 126) + `a" value: "192.0.2.1"}`, ""},
 		{"a service", `optional_services {name: "s" image: "x" command: "-v" user: "999" cpu_limit: 2 memory_limit: 6291456 pids_limit: 9 disk_limit: 1048576
 			shm_size: 7 tmpfs {target: "/work"} cap_add: "cap_ipc_lock" pull_policy: "always"}`,
 			`optional_services {name: "s" image: "x" command: "-v" user: "999" cpu_limit: 2 memory_limit: 6291456 pids_limit: 9 disk_limit: 1048576

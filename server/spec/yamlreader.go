@@ -213,7 +213,7 @@ func size(node ast.Node, text string) (int64, error) {
 		return strconv.ParseInt(text, 10, 64)
 	}
 	n, err := units.RAMInBytes(text)
-	if node.Type() != ast.StringType || err != nil || n < 0 || n == math.MaxInt64 { // what does not fit is either
+	if node.Type() != ast.StringType || err != nil || n < 0 || n == math.MaxInt64 { // what is too large comes out as either
 		return 0, strconv.ErrSyntax
 	}
 	return n, nil
