@@ -29,6 +29,7 @@ const (
 	EventExecCancelled          EventType = "EXEC_CANCELLED"
 	EventServiceReady           EventType = "SANDBOX_SERVICE_READY"
 	EventServiceFailed          EventType = "SANDBOX_SERVICE_FAILED"
+	EventCommandEnded           EventType = "SANDBOX_COMMAND_ENDED"
 )
 
 // Event is one entry in the history of a sandbox. What does not belong to its Type is zero.
@@ -42,11 +43,16 @@ type Event struct {
 	Replay    bool  // older than the subscription
 	Snapshot  bool  // synthetic: tells the current state, has no sequence
 
-	Phase  string // of EventSandboxPreparing
-	Reason string // of stops and deletions: stop_requested, idle_ttl, delete_requested, cleanup_ttl
+	Phase string // of EventSandboxPreparing
+	// With the phase "pull": which image, and its bytes as far as they are known.
+	Image                 string
+	BytesDone, BytesTotal uint64
+	Ports                 []Port // of EventSandboxReady
+	Reason                string // of stops and deletions: stop_requested, idle_ttl, delete_requested, cleanup_ttl
 
 	Service string // name of the service concerned
 
+	// Of an exec, but for the first two also of EventCommandEnded.
 	ExecID    string
 	ExecState ExecState
 	ExitCode  int // 128+N where signal N ended the command
@@ -147,8 +153,8 @@ func (s *Subscription) Close() {
 }
 
 func eventOf(p *agboxv1.SandboxEvent) Event {
-	phase, exec, service := p.GetSandboxPhase(), p.GetExec(), p.GetService()
-	return Event{
+	phase, exec, service, command := p.GetSandboxPhase(), p.GetExec(), p.GetService(), p.GetCommand()
+	event := Event{
 		ID:        p.GetEventId(),
 		Sequence:  p.GetSequence(),
 		SandboxID: p.GetSandboxId(),
@@ -158,6 +164,9 @@ func eventOf(p *agboxv1.SandboxEvent) Event {
 		Replay:    p.GetReplay(),
 		Snapshot:  p.GetSnapshot(),
 		Phase:     phase.GetPhase(),
+		Image:     phase.GetImage(),
+		BytesDone: phase.GetBytesDone(), BytesTotal: phase.GetBytesTotal(),
+		Ports:     portsOf(phase.GetPorts()),
 		Reason:    phase.GetReason(),
 		Service:   service.GetServiceName(),
 		ExecID:    exec.GetExecId(),
@@ -166,10 +175,15 @@ func eventOf(p *agboxv1.SandboxEvent) Event {
 		Signal:    int(exec.GetSignal()),
 		StartedAt: timeOf(exec.GetStartedAt()),
 		EndedAt:   timeOf(exec.GetEndedAt()),
-		// Only one of the three is set.
-		ErrorCode:    phase.GetErrorCode() + exec.GetErrorCode() + service.GetErrorCode(),
-		ErrorMessage: phase.GetErrorMessage() + exec.GetErrorMessage() + service.GetErrorMessage(),
+		// Only one of these is set.
+		ErrorCode:    phase.GetErrorCode() + exec.GetErrorCode() + service.GetErrorCode() + command.GetErrorCode(),
+		ErrorMessage: phase.GetErrorMessage() + exec.GetErrorMessage() + service.GetErrorMessage() + command.GetErrorMessage(),
 	}
+	if command != nil {
+		event.ExitCode, event.Signal = int(command.ExitCode), int(command.Signal)
+		event.StartedAt, event.EndedAt = timeOf(command.StartedAt), timeOf(command.EndedAt)
+	}
+	return event
 }
 
 func eventTypeOf(t agboxv1.EventType) EventType {

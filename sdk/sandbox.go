@@ -36,6 +36,8 @@ type Sandbox struct {
 	StateChangedAt   time.Time
 	// LastEventSequence is the newest event's; a subscription from it misses nothing.
 	LastEventSequence uint64
+	// Ports are where the published ones are reached while READY.
+	Ports []Port
 	// Set while FAILED.
 	ErrorCode    string
 	ErrorMessage string
@@ -70,6 +72,9 @@ func (c *Client) CreateSandbox(ctx context.Context, spec Spec, opts ...CreateOpt
 			box.State, box.StateChangedAt = e.State, e.Time
 		}
 		box.LastEventSequence = e.Sequence
+		if e.Type == EventSandboxReady {
+			box.Ports = e.Ports
+		}
 		if e.Type == EventSandboxFailed {
 			box.ErrorCode, box.ErrorMessage = e.ErrorCode, e.ErrorMessage
 		}
@@ -155,6 +160,7 @@ func sandboxOf(h *agboxv1.SandboxHandle) Sandbox {
 		LastEventSequence: h.GetLastEventSequence(),
 		ErrorCode:         h.GetErrorCode(),
 		ErrorMessage:      h.GetErrorMessage(),
+		Ports:             portsOf(h.GetPorts()),
 	}
 }
 
@@ -167,4 +173,14 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 		return time.Time{}
 	}
 	return t.AsTime()
+}
+
+func portsOf(list []*agboxv1.PublishedPort) []Port {
+	var ports []Port
+	for _, p := range list {
+		ports = append(ports, Port{
+			ContainerPort: uint16(p.GetContainerPort()), HostPort: uint16(p.GetHostPort()), HostIP: p.GetHostIp(), Protocol: p.GetProtocol(),
+		})
+	}
+	return ports
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+
+	"github.com/docker/go-units"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -154,7 +157,11 @@ func (a *app) readConfig(path string) ([]byte, error) {
 func (a *app) progress(e sdk.Event) {
 	switch e.Type {
 	case sdk.EventSandboxPreparing:
-		a.say("preparing: %s", e.Phase)
+		text := strings.TrimSpace(e.Phase + " " + e.Image)
+		if e.BytesTotal > 0 {
+			text += fmt.Sprintf(" (%s of %s)", units.HumanSize(float64(e.BytesDone)), units.HumanSize(float64(e.BytesTotal)))
+		}
+		a.say("preparing: %s", text)
 	case sdk.EventServiceReady:
 		a.say("service %s is ready", e.Service)
 	case sdk.EventServiceFailed:

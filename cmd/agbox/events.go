@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 
+	"github.com/docker/go-units"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
@@ -85,17 +87,20 @@ func (a *app) printEvent(event *agboxv1.SandboxEvent) error {
 }
 
 func eventText(event *agboxv1.SandboxEvent) string {
-	phase, exec, service := event.GetSandboxPhase(), event.GetExec(), event.GetService()
-	parts := []string{phase.GetPhase(), phase.GetReason(), exec.GetExecId(), service.GetServiceName()}
-	switch {
-	case exec.GetSignal() != 0:
-		parts = append(parts, fmt.Sprintf("signal %d", exec.GetSignal()))
-	case event.GetEventType() == agboxv1.EventType_EXEC_FINISHED:
-		parts = append(parts, fmt.Sprintf("exit %d", exec.GetExitCode()))
+	phase, exec, service, command := event.GetSandboxPhase(), event.GetExec(), event.GetService(), event.GetCommand()
+	parts := []string{phase.GetPhase(), phase.GetImage(), phase.GetReason(), exec.GetExecId(), service.GetServiceName()}
+	if phase.GetBytesTotal() > 0 {
+		parts = append(parts, units.HumanSize(float64(phase.GetBytesDone()))+" of "+units.HumanSize(float64(phase.GetBytesTotal())))
+	}
+	switch signal := exec.GetSignal() + command.GetSignal(); {
+	case signal != 0:
+		parts = append(parts, fmt.Sprintf("signal %d", signal))
+	case event.GetEventType() == agboxv1.EventType_EXEC_FINISHED, command != nil:
+		parts = append(parts, fmt.Sprintf("exit %d", exec.GetExitCode()+command.GetExitCode()))
 	}
 	parts = append(parts,
-		phase.GetErrorCode()+exec.GetErrorCode()+service.GetErrorCode(),
-		phase.GetErrorMessage()+exec.GetErrorMessage()+service.GetErrorMessage())
+		phase.GetErrorCode()+exec.GetErrorCode()+service.GetErrorCode()+command.GetErrorCode(),
+		phase.GetErrorMessage()+exec.GetErrorMessage()+service.GetErrorMessage()+command.GetErrorMessage())
 	text := ""
 	for _, part := range parts {
 		if part != "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -93,6 +94,7 @@ func (a *app) get(ctx context.Context, c *sdk.Client, id string) error {
 	optional("labels", labelText(box.Labels))
 	optional("services", serviceText(box.RequiredServices))
 	optional("optional services", serviceText(box.OptionalServices))
+	optional("ports", portText(box.Ports))
 	optional("error", strings.TrimSpace(box.ErrorCode+" "+box.ErrorMessage))
 	return a.printTable(rows)
 }
@@ -101,6 +103,14 @@ func serviceText(services []sdk.Service) string {
 	var parts []string
 	for _, s := range services {
 		parts = append(parts, s.Name+" ("+s.Image+")")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func portText(ports []sdk.Port) string {
+	var parts []string
+	for _, p := range ports {
+		parts = append(parts, fmt.Sprintf("%s:%d -> %d/%s", p.HostIP, p.HostPort, p.ContainerPort, p.Protocol))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -59,6 +59,9 @@ func (a *app) ping(ctx context.Context, c *sdk.Client, _ []string) error {
 	if a.json {
 		return a.printJSON(resp)
 	}
-	_, err = fmt.Fprintf(a.out, "%s %s answers on %s\n", resp.GetDaemon(), resp.GetVersion(), c.Raw().Socket())
-	return err
+	fmt.Fprintf(a.out, "%s %s answers on %s\n", resp.GetDaemon(), resp.GetVersion(), c.Raw().Socket())
+	if problem := resp.GetIsolationProblem(); problem != "" {
+		fmt.Fprintln(a.out, "sandboxes are not kept from this host and from each other:", problem)
+	}
+	return nil
 }
