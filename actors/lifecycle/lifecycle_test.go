@@ -58,6 +58,7 @@ var states = []struct {
 	{"stopping", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Stop{Reason: "stop_requested"})},
 	{"stopped", stopped()},
 	{"resuming", stopped(lifecycle.Resume{})},
+	{"ended", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.CommandEnded{Result: finished})},
 	{"failed", []lifecycle.Command{lifecycle.Create{}, lifecycle.OperationFailed{Operation: lifecycle.Creating, Message: "no image"}}},
 	{"deleting", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Delete{Reason: "delete_requested"})},
 	{"deleted", ready(lifecycle.Delete{Reason: "delete_requested"}, lifecycle.OperationDone{Operation: lifecycle.Removing})},
@@ -81,21 +82,21 @@ var decisions = []struct {
 	{lifecycle.Create{}, map[string]string{"none": "ACCEPTED", "*": "refused: exists"}},
 	{lifecycle.Resume{}, map[string]string{"none": "refused: not found", "stopped": "ACCEPTED", "*": "refused: invalid state"}},
 	{lifecycle.Stop{Reason: "stop_requested"}, map[string]string{
-		"none": "refused: not found", "ready": "STOP_REQUESTED", "running": "STOP_REQUESTED", "*": "refused: invalid state"}},
+		"none": "refused: not found", "ready": "STOP_REQUESTED", "running": "STOP_REQUESTED", "ended": "STOP_REQUESTED", "*": "refused: invalid state"}},
 	{lifecycle.Delete{Reason: "delete_requested"}, map[string]string{
 		"none": "refused: not found", "deleting": "-", "deleted": "-", "*": "DELETE_REQUESTED"}},
 	{lifecycle.StartExec{ExecID: "exec-2"}, map[string]string{
-		"ready": "EXEC_STARTED", "running": "EXEC_STARTED", "*": "refused: not ready"}},
+		"ready": "EXEC_STARTED", "running": "EXEC_STARTED", "ended": "EXEC_STARTED", "*": "refused: not ready"}},
 	{lifecycle.StartExec{ExecID: "exec-1"}, map[string]string{
-		"ready": "EXEC_STARTED", "running": "refused: exec exists", "*": "refused: not ready"}},
+		"ready": "EXEC_STARTED", "running": "refused: exec exists", "ended": "refused: exec exists", "*": "refused: not ready"}},
 	{lifecycle.CancelExec{ExecID: "exec-1"}, map[string]string{
-		"running": "-", "stopping": "-", "deleting": "-", "*": "refused: exec not running"}},
+		"running": "-", "ended": "-", "stopping": "-", "deleting": "-", "*": "refused: exec not running"}},
 	{lifecycle.Preparing{Phase: "materialize"}, map[string]string{"creating": "PREPARING", "resuming": "PREPARING", "*": "-"}},
 	{lifecycle.ServiceReported{Service: "db"}, map[string]string{
-		"creating": "SERVICE_READY", "resuming": "SERVICE_READY", "ready": "SERVICE_READY", "running": "SERVICE_READY",
+		"creating": "SERVICE_READY", "resuming": "SERVICE_READY", "ready": "SERVICE_READY", "running": "SERVICE_READY", "ended": "SERVICE_READY",
 		"stopping": "SERVICE_READY", "*": "-"}},
 	{lifecycle.ServiceReported{Service: "db", Code: "UNHEALTHY"}, map[string]string{
-		"creating": "SERVICE_FAILED", "resuming": "SERVICE_FAILED", "ready": "SERVICE_FAILED", "running": "SERVICE_FAILED",
+		"creating": "SERVICE_FAILED", "resuming": "SERVICE_FAILED", "ready": "SERVICE_FAILED", "running": "SERVICE_FAILED", "ended": "SERVICE_FAILED",
 		"stopping": "SERVICE_FAILED", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Creating}, map[string]string{"creating": "READY", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Resuming}, map[string]string{"resuming": "READY", "*": "-"}},
@@ -108,12 +109,16 @@ var decisions = []struct {
 	{lifecycle.OperationDone{}, map[string]string{"*": "-"}},
 	{lifecycle.OperationFailed{}, map[string]string{"*": "-"}},
 	{lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"}, map[string]string{
-		"ready": "FAILED", "running": "EXEC_FAILED FAILED", "*": "-"}},
+		"ready": "FAILED", "running": "EXEC_FAILED FAILED", "ended": "EXEC_FAILED FAILED", "*": "-"}},
+	{lifecycle.CommandEnded{Result: finished, Fails: true}, map[string]string{
+		"ready": "COMMAND_ENDED FAILED", "running": "COMMAND_ENDED EXEC_FAILED FAILED", "ended": "-", "stopping": "COMMAND_ENDED", "*": "-"}},
+	{lifecycle.CommandEnded{Result: finished}, map[string]string{
+		"ready": "COMMAND_ENDED", "running": "COMMAND_ENDED", "ended": "-", "stopping": "COMMAND_ENDED", "*": "-"}},
 	{lifecycle.Quarantined{Message: "crashed"}, map[string]string{
-		"none": "-", "failed": "-", "deleted": "-", "running": "EXEC_FAILED FAILED", "stopping": "EXEC_FAILED FAILED",
+		"none": "-", "failed": "-", "deleted": "-", "running": "EXEC_FAILED FAILED", "ended": "EXEC_FAILED FAILED", "stopping": "EXEC_FAILED FAILED",
 		"deleting": "EXEC_FAILED FAILED", "*": "FAILED"}},
 	{lifecycle.ExecEnded{ExecID: "exec-1", Result: finished}, map[string]string{
-		"running": "EXEC_FINISHED", "stopping": "EXEC_FINISHED", "deleting": "EXEC_FINISHED", "*": "-"}},
+		"running": "EXEC_FINISHED", "ended": "EXEC_FINISHED", "stopping": "EXEC_FINISHED", "deleting": "EXEC_FINISHED", "*": "-"}},
 }
 
 var refusals = map[string]error{
@@ -204,5 +209,47 @@ func TestFoldDoesNotChangeEarlierStates(t *testing.T) {
 	s.must(t, lifecycle.StartExec{ExecID: "exec-2"}, lifecycle.ExecEnded{ExecID: "exec-1", Result: finished})
 	if ids := slices.Collect(maps.Keys(earlier.Running)); !slices.Equal(ids, []string{"exec-1"}) {
 		t.Errorf("an earlier state now has execs %v", ids)
+	}
+}
+
+// TestServicesAreToldOnce: what was told of a service is told again only after a resume, or when it has changed.
+func TestServicesAreToldOnce(t *testing.T) {
+	up, down := lifecycle.ServiceReported{Service: "db"}, lifecycle.ServiceReported{Service: "db", Code: "X", Message: "gone"}
+	s := newSandbox().must(t, ready(up)...)
+	for _, step := range []struct {
+		command lifecycle.Command
+		want    string
+	}{{up, "-"}, {down, "SERVICE_FAILED"}, {down, "-"}, {up, "SERVICE_READY"}} {
+		if events, err := s.do(step.command); err != nil || names(events) != step.want {
+			t.Errorf("%+v leads to %s, %v; want %s", step.command, names(events), err, step.want)
+		}
+	}
+	s.must(t, lifecycle.Stop{}, lifecycle.OperationDone{Operation: lifecycle.Stopping}, lifecycle.Resume{})
+	if of := s.state.Services["db"]; of != lifecycle.ServiceAgain {
+		t.Errorf("after a resume was accepted the service is %v", of)
+	}
+	if events, _ := s.do(up); names(events) != "SERVICE_READY" || s.state.Services["db"] != lifecycle.ServiceReady {
+		t.Errorf("after a resume it is told %s, state %v", names(events), s.state.Services)
+	}
+}
+
+// TestPortsAndCommand: ports are known while READY, and each life of the sandbox has its own end of the command.
+func TestPortsAndCommand(t *testing.T) {
+	ports := []*agboxv1.PublishedPort{{ContainerPort: 80, HostPort: 32768}}
+	s := newSandbox().must(t, lifecycle.Create{}, lifecycle.OperationDone{Operation: lifecycle.Creating, Ports: ports})
+	if len(s.state.Ports) != 1 {
+		t.Errorf("READY has the ports %v", s.state.Ports)
+	}
+	s.must(t, lifecycle.CommandEnded{Result: finished}, lifecycle.Stop{}, lifecycle.OperationDone{Operation: lifecycle.Stopping})
+	if s.state.Ports != nil || !s.state.CommandEnded {
+		t.Errorf("STOPPED has the ports %v, command ended: %v", s.state.Ports, s.state.CommandEnded)
+	}
+	s.must(t, lifecycle.Resume{}, lifecycle.OperationDone{Operation: lifecycle.Resuming})
+	if s.state.CommandEnded {
+		t.Error("after a resume the command counts as ended")
+	}
+	s.must(t, lifecycle.CommandEnded{Result: lifecycle.ExecResult{Signal: 9, ExitCode: 137}, Fails: true})
+	if s.state.ErrorCode != lifecycle.CodeCrashed || !strings.Contains(s.state.ErrorMessage, "signal 9") {
+		t.Errorf("FAILED says %s: %s", s.state.ErrorCode, s.state.ErrorMessage)
 	}
 }

@@ -22,6 +22,7 @@ func anyCommand(t *rapid.T) lifecycle.Command {
 		lifecycle.OperationDone{Operation: operation}, lifecycle.OperationDone{Operation: operation},
 		lifecycle.OperationFailed{Operation: operation, Message: "m"}, lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"},
 		lifecycle.Quarantined{Message: "crashed"},
+		lifecycle.ServiceReported{Service: exec, Code: "X"}, lifecycle.CommandEnded{Result: finished, Fails: exec == "exec-1"},
 	}).Draw(t, "command")
 }
 

@@ -67,8 +67,9 @@ const (
 //	                     └──────── DELETING ─────────────► DELETED
 //	                               Removing  OperationDone
 //
-// Quarantined leads to FAILED from every state but DELETED. An operation that ends after a Delete was accepted changes nothing: the log is in DELETING by then. Commands
-// that do not fit are refused; facts that come too late are ignored.
+// Died, or a CommandEnded that fails, leads from READY to FAILED; Quarantined does from every state but DELETED. An
+// operation that ends after a Delete was accepted changes nothing: the log is in DELETING by then. Commands that do not
+// fit are refused; facts that come too late are ignored.
 type State struct {
 	SandboxID string
 	Phase     Phase
