@@ -1,10 +1,8 @@
 package dockerrt
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -19,11 +17,6 @@ const copyTime = time.Hour
 
 // copyIn puts the spec's copies into the primary, which was not started yet.
 func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
-	if ownWorkspace(spec) {
-		if err := d.openWorkspace(ctx, sandboxID); err != nil {
-			return err
-		}
-	}
 	for _, c := range spec.Copies {
 		if err := d.copyTree(ctx, sandboxID, c); err != nil {
 			return coded("SANDBOX_COPY_FAILED", "cannot copy %s to %s: %w", c.Source, c.Target, err)
@@ -54,21 +47,4 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 		err = cause
 	}
 	return err
-}
-
-// openWorkspace lets every user write into the volume at /workspace.
-func (d *Docker) openWorkspace(ctx context.Context, sandboxID string) error {
-	ctx, cancel := d.write(ctx)
-	defer cancel()
-	reader, writer := io.Pipe()
-	go func() {
-		archive := tar.NewWriter(writer)
-		err := archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o1777, ModTime: time.Now()})
-		writer.CloseWithError(errors.Join(err, archive.Close()))
-	}()
-	defer reader.Close()
-	if err := d.api.CopyToContainer(ctx, primaryName(sandboxID), workdir, reader, container.CopyToContainerOptions{}); err != nil {
-		return fmt.Errorf("cannot make %s writable: %w", workdir, err)
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package dockerrt
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,9 +36,11 @@ func confine(l limited) *container.HostConfig {
 	}
 	host := &container.HostConfig{
 		SecurityOpt: []string{"no-new-privileges"},
-		CapDrop:     droppedCapabilities,
-		CapAdd:      l.GetCapAdd(),
-		ShmSize:     l.GetShmSize(),
+		CapDrop: slices.DeleteFunc(slices.Clone(droppedCapabilities), func(name string) bool {
+			return slices.Contains(l.GetCapAdd(), name)
+		}),
+		CapAdd:  l.GetCapAdd(),
+		ShmSize: l.GetShmSize(),
 		Resources: container.Resources{
 			PidsLimit: &pids,
 			Ulimits:   []*container.Ulimit{{Name: "core"}},

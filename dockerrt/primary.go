@@ -54,6 +54,9 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	if spec.User != "" {
 		command = append(command, "--user="+spec.User)
 	}
+	if ownWorkspace(spec) {
+		command = append(command, "--workspace-volume")
+	}
 	if len(spec.Command) > 0 {
 		command = append(command, "--entrypoint-words="+strconv.Itoa(len(entrypoint)))
 	}

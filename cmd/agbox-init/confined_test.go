@@ -87,9 +87,9 @@ func TestWorkdir(t *testing.T) {
 	b.expect(b.sh("pwd; touch x && echo mine"), 0, "/srv/my work\nmine\n")
 }
 
-// The owner of what is mounted on the working directory is not ours to change.
+// A directory that the image has, or that is mounted, keeps its owner when it is the working directory.
 func TestWorkdirMounted(t *testing.T) {
-	for _, dir := range []string{"/tmp", "/"} { // the stage mounts file systems of root's there
+	for _, dir := range []string{"/tmp", "/", "/bin"} { // the stage mounts file systems of root's at the first two
 		b := newBox(t).start("--workdir=" + dir)
 		var st syscall.Stat_t
 		b.check(syscall.Stat(strings.TrimSuffix(b.address(), "/.agbox/run/s")+dir, &st))

@@ -3,14 +3,15 @@
 // how they ended; it reaps what nobody else waits for and ends the sandbox when it is told to.
 //
 //	agbox-init [--socket=/.agbox/run/s] [--user=U[:G]] [--image-user=U[:G]] [--workdir=/workspace]
-//	           [--stop-grace=2s] [--entrypoint-words=N] [-- ENTRYPOINT... COMMAND...]
+//	           [--workspace-volume] [--stop-grace=2s] [--entrypoint-words=N] [-- ENTRYPOINT... COMMAND...]
 //	agbox-init handover [-- COMMAND...]
 //	agbox-init version
 //
 // The first form is the container's entrypoint. The first N words after "--", without N all of them,
 // are the image's own entrypoint, the rest is the sandbox's main command. As soon as the daemon has
 // sent Boot, the entrypoint runs once, with "agbox-init handover -- COMMAND..." as its arguments, or
-// the command itself where there is no entrypoint. Both run as --user, else as the image's user;
+// the command itself where there is no entrypoint. An entrypoint that is a program and no script, such
+// as tini or python, gets COMMAND as it is and has handed over once it runs. All run as --user, else as the image's user;
 // execs that name no user run as --user, else as agbox if the image knows one, else as the image's.
 //
 // # Goroutines
@@ -43,6 +44,7 @@ type options struct {
 	user       string
 	imageUser  string
 	workdir    string
+	volume     bool // the workspace is a volume of its own
 	stopGrace  time.Duration
 	entrypoint []string
 	command    []string
@@ -76,7 +78,7 @@ func main() {
 }
 
 func parseOptions(args []string) (o options, problem string) {
-	o = options{socket: "/.agbox/run/s", workdir: "/workspace", stopGrace: 2 * time.Second}
+	o = options{socket: "/.agbox/run/s", workdir: workspace, stopGrace: 2 * time.Second}
 	var words []string
 	entrypointWords := -1 // all
 	for i, arg := range args {
@@ -94,6 +96,8 @@ func parseOptions(args []string) (o options, problem string) {
 			o.imageUser = value
 		case "--workdir":
 			o.workdir = value
+		case "--workspace-volume":
+			o.volume = true
 		case "--stop-grace":
 			d, err := time.ParseDuration(value)
 			if err != nil || d < 0 {

@@ -344,3 +344,12 @@ func TestCommandLeavesChildren(t *testing.T) {
 		t.Fatalf("%q", left)
 	}
 }
+
+// An entrypoint that is a program takes the command as Docker would give it.
+func TestCommandOfProgram(t *testing.T) {
+	b := newBox(t).start("--entrypoint-words=2", "--", "/bin/busybox", "echo", "ran", "it")
+	if got := b.boot(); got != handedOver {
+		t.Fatalf("%+v", got)
+	}
+	b.expect(b.wait(mainCommand), 0, "ran it\n")
+}

@@ -228,15 +228,18 @@ func (s *sandbox) startPrimary(fds []int) {
 	s.booted = true
 	e := &execution{primary: true, started: time.Now()}
 	argv, what := s.command, "command"
-	if len(s.entrypoint) > 0 {
+	waits := len(s.entrypoint) > 0 && !(len(s.command) > 0 && s.isProgram(s.entrypoint))
+	switch {
+	case waits && len(s.command) > 0:
+		argv, what = slices.Concat(s.entrypoint, []string{os.Args[0], "handover", "--"}, s.command), "entrypoint"
+	case waits:
 		argv, what = slices.Concat(s.entrypoint, []string{os.Args[0], "handover"}), "entrypoint"
+	case len(s.entrypoint) > 0:
+		argv, what = slices.Concat(s.entrypoint, s.command), "entrypoint"
 	}
 	if len(s.command) > 0 {
 		e.id, e.record = initproto.CommandID, fds[2]
 		s.execs[e.id] = e
-		if len(s.entrypoint) > 0 {
-			argv = slices.Concat(argv, []string{"--"}, s.command)
-		}
 	}
 	if len(argv) == 0 {
 		closeAll(fds[:2])
@@ -251,7 +254,24 @@ func (s *sandbox) startPrimary(fds []int) {
 		s.end(e, e.failed(problem))
 		return
 	}
-	if len(s.entrypoint) == 0 {
+	if !waits {
 		s.bootDone(initproto.BootStatus{State: initproto.BootHandedOver})
 	}
+}
+
+// isProgram tells whether the entrypoint is an ELF file: it takes the command as its arguments and may never run what
+// hands over. A script prepares, and ends in exec "$@".
+func (s *sandbox) isProgram(entrypoint []string) bool {
+	path, problem := find(entrypoint, s.environ, s.workdir)
+	if problem != nil {
+		return false
+	}
+	file, err := os.Open(join(s.workdir, path))
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	var magic [4]byte
+	n, _ := file.Read(magic[:])
+	return string(magic[:n]) == "\x7fELF"
 }

@@ -70,6 +70,7 @@ func (s *sandbox) run() {
 	root, _ := s.users.lookup("0")
 	s.rootHome = root.home
 	if a, problem := s.account(""); problem == nil {
+		prepareWorkspace(workspace, s.volume, a)
 		prepareWorkdir(s.workdir, a)
 	} else {
 		warn(problem.message)

@@ -7,19 +7,37 @@ import (
 	"syscall"
 )
 
-// prepareWorkdir creates the sandbox's working directory and gives it to the user, unless
-// something is mounted on it. What fails is only said: a read-only root and missing capabilities
-// are no reason not to start.
-func prepareWorkdir(dir string, a account) {
+// workspace is where commands start when nobody says otherwise. It is there in every sandbox, and the user's.
+const workspace = "/workspace"
+
+// prepareWorkspace creates the workspace and gives it to the user, unless something is mounted on it that is not its own
+// volume. What fails is only said: a read-only root and missing capabilities are no reason not to start.
+func prepareWorkspace(dir string, volume bool, a account) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		warn("working directory not created: " + err.Error())
 		return
 	}
 	var st syscall.Stat_t
 	if syscall.Lstat(dir, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFDIR ||
-		st.Uid == a.uid && st.Gid == a.gid || mountedOn(dir) {
+		st.Uid == a.uid && st.Gid == a.gid || !volume && mountedOn(dir) {
 		return
 	}
+	give(dir, a)
+}
+
+// prepareWorkdir creates a working directory and gives it to the user. One that the image has stays as it is.
+func prepareWorkdir(dir string, a account) {
+	if _, err := os.Stat(dir); err == nil {
+		return
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		warn("working directory not created: " + err.Error())
+		return
+	}
+	give(dir, a)
+}
+
+func give(dir string, a account) {
 	if err := syscall.Chown(dir, int(a.uid), int(a.gid)); err != nil {
 		warn("working directory " + dir + " not given to user " + a.label() + ": " + err.Error())
 	}

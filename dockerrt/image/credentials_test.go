@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/docker/docker/api/types/registry"
 
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/dockerrt/image"
@@ -120,4 +123,23 @@ func TestCredentials(t *testing.T) {
 		_, err := s.Ensure(patient(t), ref, image.Missing, nil)
 		check(t, err)
 	})
+}
+
+// What Docker Hub is shown, under the name that docker login knows it by.
+func TestIdentityToken(t *testing.T) {
+	bin := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(bin, "docker-credential-hub"), []byte("#!/bin/sh\n"+
+		`read key; [ "$key" = https://index.docker.io/v1/ ] && echo '{"Username":"<token>","Secret":"`+password+`"}'`), 0o700))
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	var shown *registry.AuthConfig
+	api := script(func(r *http.Request, _ io.Writer) (err error) {
+		shown, err = registry.DecodeAuthConfig(r.Header.Get(registry.AuthHeader))
+		return err
+	}).api(t)
+	s := newStore(t, api, `{"credHelpers":{"https://index.docker.io/v1/":"hub"}}`)
+	_, err := s.Ensure(t.Context(), "x:pulled", "", nil)
+	check(t, err)
+	if shown.IdentityToken != password || shown.Username != "" || shown.Password != "" {
+		t.Errorf("the registry is shown %+v", shown)
+	}
 }

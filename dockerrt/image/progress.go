@@ -41,7 +41,8 @@ const (
 )
 
 // apply takes a message in, and tells whether it says that something moved: other bytes or another phase of a layer.
-// All else moves nothing, such as the countdown to the next attempt.
+// All else moves nothing, such as the countdown to the next attempt. An engine that unpacks with containerd tells the
+// seconds that it takes, not the bytes: those count, or a big layer on a slow disk would be a stall.
 func (ls *layers) apply(m jsonmessage.JSONMessage) bool {
 	switch m.Status {
 	case waiting, fsLayer, downloading, verifying, downloaded, extracting, pulled, exists:
@@ -55,9 +56,7 @@ func (ls *layers) apply(m jsonmessage.JSONMessage) bool {
 	}
 	moved := l.last != m.Status || l.current != p.Current
 	l.last, l.current = m.Status, p.Current
-	if p.Units == "" { // else the seconds for which containerd has been unpacking
-		l.total = max(l.total, p.Total)
-	}
+	l.total = max(l.total, p.Total)
 	switch m.Status {
 	case downloading:
 		l.done = max(l.done, min(p.Current, l.total))

@@ -109,7 +109,7 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy Policy, progress 
 			return none, fmt.Errorf("%w: %s is not on this engine, and its pull policy is never: run docker pull %s, or set the policy to missing", ErrNotFound, ref, ref)
 		}
 	}
-	p, err := s.join(unambiguous(named))
+	p, err := s.join(reference.TagNameOnly(named))
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", ref, err)
 	}
@@ -118,16 +118,6 @@ func (s *Store) Ensure(ctx context.Context, ref string, policy Policy, progress 
 		return none, fmt.Errorf("%s: %w", ref, err)
 	}
 	return p.image, p.err
-}
-
-// unambiguous adds the tag that an omission means, and drops one beside a digest, which engines ignore.
-func unambiguous(named reference.Named) reference.Named {
-	if digested, ok := named.(reference.Canonical); ok {
-		if only, err := reference.WithDigest(reference.TrimNamed(named), digested.Digest()); err == nil {
-			return only
-		}
-	}
-	return reference.TagNameOnly(named)
 }
 
 func (s *Store) inspect(ctx context.Context, ref string) (image.InspectResponse, error) {

@@ -19,7 +19,7 @@ import (
 
 // script is an engine without the image, whose pull answers what the script writes. It stands in where a real one
 // cannot be had: minutes of silence, words of other versions, a connection that breaks.
-type script func(ctx context.Context, w *io.PipeWriter) error
+type script func(r *http.Request, w io.Writer) error
 
 const scriptID = "sha256:1"
 
@@ -30,7 +30,7 @@ func (s script) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case r.Method == http.MethodPost:
 		read, write := io.Pipe()
-		go func() { write.CloseWithError(s(r.Context(), write)) }()
+		go func() { write.CloseWithError(s(r, write)) }()
 		return answer(http.StatusOK, read)
 	case strings.Contains(r.URL.Path, "docker.io/library/x:pulled"): // asked with its full name only after a pull
 		return answer(http.StatusOK, io.NopCloser(strings.NewReader(`{"Id":"`+scriptID+`"}`)))
@@ -38,11 +38,16 @@ func (s script) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer(http.StatusNotFound, io.NopCloser(strings.NewReader(`{"message":"no such image"}`)))
 }
 
-func (s script) store(t *testing.T) *image.Store {
+func (s script) api(t *testing.T) *client.Client {
 	t.Helper()
 	api, err := client.NewClientWithOpts(client.WithHTTPClient(&http.Client{Transport: s}), client.WithVersion("1.41"))
 	check(t, err)
-	return image.New(api, t.TempDir(), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	return api
+}
+
+// store is for synctest, where it has to be closed before the bubble ends.
+func (s script) store(t *testing.T) *image.Store {
+	return image.New(s.api(t), t.TempDir(), slog.New(slog.NewTextHandler(t.Output(), nil)))
 }
 
 func say(w io.Writer, status, detail string) {
@@ -68,13 +73,13 @@ func TestStallBound(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := script(func(ctx context.Context, w *io.PipeWriter) error {
+				s := script(func(r *http.Request, w io.Writer) error {
 					for second := 1; second <= 300; second++ {
 						select {
 						case <-time.After(time.Second):
 							c.say(w, second)
-						case <-ctx.Done():
-							return ctx.Err()
+						case <-r.Context().Done():
+							return r.Context().Err()
 						}
 					}
 					return nil
@@ -99,34 +104,43 @@ func TestStallBound(t *testing.T) {
 	}
 }
 
-// The engine's own request ends when nobody waits; were it not so, Close would hang.
-func TestRequestEnds(t *testing.T) {
+// The request to the engine ends when nobody waits, and who comes then does not wait for its end.
+func TestAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ended := false
-		s := script(func(ctx context.Context, w *io.PipeWriter) error {
-			<-ctx.Done()
+		first, ended, leave := true, false, make(chan struct{})
+		s := script(func(r *http.Request, _ io.Writer) error {
+			if !first {
+				return nil
+			}
+			first = false
+			<-r.Context().Done()
 			ended = true
-			return ctx.Err()
+			<-leave
+			return r.Context().Err()
 		}).store(t)
 		defer s.Close()
+		defer close(leave)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			synctest.Wait()
 			cancel()
 		}()
-		if _, err := s.Ensure(ctx, "x", "", nil); !errors.Is(err, context.Canceled) {
+		if _, err := s.Ensure(ctx, "x:pulled", "", nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 		synctest.Wait()
 		if !ended {
 			t.Error("the request goes on")
 		}
+		if found, err := s.Ensure(t.Context(), "x:pulled", "", nil); err != nil || found.ID != scriptID {
+			t.Errorf("who came later got %s, %v", found.ID, err)
+		}
 	})
 }
 
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := script(func(ctx context.Context, w *io.PipeWriter) error {
+		s := script(func(r *http.Request, w io.Writer) error {
 			for tenth := 1; tenth <= 100; tenth++ {
 				time.Sleep(100 * time.Millisecond)
 				say(w, "Downloading", fmt.Sprintf(`"current":%d,"total":100`, tenth-1))
@@ -178,7 +192,7 @@ func TestWords(t *testing.T) {
 		// The engine's own connection, not ours to it.
 		{"x", "unexpected EOF", image.ErrFailed, "IMAGE_PULL_FAILED"},
 	} {
-		s := script(func(_ context.Context, w *io.PipeWriter) error {
+		s := script(func(_ *http.Request, w io.Writer) error {
 			fmt.Fprintf(w, `{"errorDetail":{"message":%q},"error":%q}`, c.words, c.words)
 			return nil
 		}).store(t)
@@ -192,7 +206,7 @@ func TestWords(t *testing.T) {
 }
 
 func TestEngineLost(t *testing.T) {
-	torn := script(func(_ context.Context, w *io.PipeWriter) error {
+	torn := script(func(_ *http.Request, w io.Writer) error {
 		say(w, "Waiting", "")
 		return io.ErrUnexpectedEOF
 	}).store(t)
