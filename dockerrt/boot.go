@@ -42,7 +42,7 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 	defer stderr.Close()
 	var record *os.File
 	if command {
-		if record, err = os.OpenFile(d.layout.result(sandboxID, actors.CommandID), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		if record, err = d.layout.openRecord(sandboxID, actors.CommandID); err != nil {
 			return err
 		}
 		defer record.Close()

@@ -47,7 +47,7 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	if err != nil {
 		return initproto.Result{}, notStarted(err)
 	}
-	record, err := os.OpenFile(d.layout.result(sandboxID, execID), os.O_RDWR|os.O_CREATE, 0o600)
+	record, err := d.layout.openRecord(sandboxID, execID)
 	if err != nil {
 		stdout.Close()
 		stderr.Close()

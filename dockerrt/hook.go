@@ -35,7 +35,7 @@ func (d *Docker) runHook(ctx context.Context, sandboxID string, service *agboxv1
 	}
 	defer stdout.Close()
 	defer stderr.Close()
-	record, err := os.OpenFile(d.layout.result(sandboxID, id), os.O_RDWR|os.O_CREATE, 0o600)
+	record, err := d.layout.openRecord(sandboxID, id)
 	if err != nil {
 		return err
 	}

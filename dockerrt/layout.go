@@ -2,6 +2,7 @@ package dockerrt
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -81,6 +82,23 @@ const topDirFlag = 0x00020000
 // same exec may be opened again after a restart. Logs can be read from inside the sandbox.
 func openOutput(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+}
+
+// recordRoom is more than any result takes.
+const recordRoom = 4096
+
+// openRecord opens the file for an exec's result, and sees to it that the result will find room on the disk: a command
+// is not started whose exit code could be lost. What is in the file stays.
+func (l layout) openRecord(sandboxID, execID string) (*os.File, error) {
+	record, err := os.OpenFile(l.result(sandboxID, execID), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Fallocate(int(record.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, recordRoom)
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return nil, errors.Join(fmt.Errorf("no room for the result %s: %w", record.Name(), err), record.Close())
+	}
+	return record, nil
 }
 
 // removeRun removes what a removed sandbox needs no more; its logs and results are history.

@@ -355,13 +355,13 @@ const (
 )
 
 // passing tries a call again that may be made twice without harm, and returns its last error. An error of ours with
-// a code, or one marked backoff.Permanent, is final.
+// a code, one that did not reach the engine, or one marked backoff.Permanent, is final.
 func passing(ctx context.Context, do func() error) error {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.Multiplier, wait.RandomizationFactor = tryDelay, 2, 0
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		err := do()
-		if _, final := errors.AsType[*codedError](err); final {
+		err := reached(do())
+		if _, final := errors.AsType[*codedError](err); final || errors.Is(err, actors.ErrUnreachable) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err

@@ -28,6 +28,7 @@ var helpers = map[string]string{
 	"garbage": `echo "` + password + `"`,
 	"floods":  `exec cat /dev/zero`,
 	"hangs":   `exec 3>"$FIFO"; echo x >&3; sleep 1000 & sleep 1000`,
+	"leaves":  `setsid cat "$FIFO" & sleep 1000`, // what holds the output is out of reach
 }
 
 func TestCredentials(t *testing.T) {
@@ -93,6 +94,19 @@ func TestCredentials(t *testing.T) {
 		if said, err := io.ReadAll(fifo); string(said) != "x\n" || err != nil {
 			t.Errorf("the helper's processes wrote %q, then %v; want x and their end", said, err)
 		}
+	})
+
+	t.Run("helper leaves a process", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "fifo")
+		check(t, syscall.Mkfifo(path, 0o600))
+		fifo, err := os.OpenFile(path, os.O_RDWR, 0) // while it is open, cat runs
+		check(t, err)
+		defer fifo.Close()
+		t.Setenv("FIFO", path)
+		s := newStore(t, api, helper("leaves"))
+		s.SetTimes(0, time.Second)
+		_, err = s.Ensure(patient(t), ref, image.Missing, nil)
+		wantError(t, err, image.ErrDenied, "IMAGE_PULL_DENIED", append(denied, "docker-credential-leaves gave no answer within 1s")...)
 	})
 
 	t.Run("read anew, never logged", func(t *testing.T) {

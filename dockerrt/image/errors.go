@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	"github.com/docker/docker/client"
 )
@@ -73,9 +72,6 @@ func classify(named reference.Named, answer error) error {
 				return s.kind
 			}
 		}
-	}
-	if errdefs.IsNotFound(answer) {
-		return ErrNotFound
 	}
 	return ErrFailed
 }

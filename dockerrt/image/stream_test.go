@@ -132,8 +132,10 @@ func TestAbandoned(t *testing.T) {
 		if !ended {
 			t.Error("the request goes on")
 		}
-		if found, err := s.Ensure(t.Context(), "x:pulled", "", nil); err != nil || found.ID != scriptID {
-			t.Errorf("who came later got %s, %v", found.ID, err)
+		reports := 0
+		found, err := s.Ensure(t.Context(), "x:pulled", "", func(image.Progress) { reports++ })
+		if err != nil || found.ID != scriptID || reports != 1 {
+			t.Errorf("who came later got %s, %v and %d reports of one state", found.ID, err, reports)
 		}
 	})
 }

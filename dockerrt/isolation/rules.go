@@ -71,15 +71,13 @@ func (r *Rules) Install() error {
 			return err
 		}
 		chains := r.base()
-		// Made anew, because a chain of an earlier version may have another hook, and that cannot be changed.
-		// All are emptied first: one that others lead to cannot be deleted.
 		for _, c := range chains {
-			conn.FlushChain(conn.AddChain(&nftables.Chain{Table: r.table, Name: c.Name}))
-		}
-		for _, c := range chains {
-			conn.DelChain(c.Chain)
-		}
-		for _, c := range chains {
+			old := conn.AddChain(&nftables.Chain{Table: r.table, Name: c.Name})
+			if c.Hooknum == nil {
+				conn.FlushChain(old)
+				continue
+			}
+			conn.DelChain(old) // the hook and the priority of a chain cannot be changed
 			conn.AddChain(c.Chain)
 		}
 		for _, c := range chains {

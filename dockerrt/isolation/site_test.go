@@ -71,6 +71,10 @@ func newSite(t *testing.T) *site {
 	for _, ns := range []netns.NsHandle{s.host, s.a1, s.a2, s.b, s.outside} {
 		s.echo(ns)
 	}
+	// A wire loses what is sent right after it was plugged in; TCP tries again.
+	for ns, gateway := range map[netns.NsHandle]string{s.a1: "10.213.0.1", s.a2: "10.213.0.1", s.b: differing(0, 1), s.outside: "192.0.2.1"} {
+		s.open(probe{who: "new wire", from: ns, network: "tcp", to: gateway + ":7000"})
+	}
 	return s
 }
 

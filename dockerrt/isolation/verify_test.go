@@ -38,6 +38,9 @@ func TestVerify(t *testing.T) {
 		"rule deleted":      {func(c *nftables.Conn) { deleteRule(c, r.chain(poolChain), 5) }, "chain pool: rule 6 is another"},
 		"last rule deleted": {func(c *nftables.Conn) { deleteRule(c, r.chain(hostChain), 1) }, "chain host: it has 1 rules in place of 2"},
 		"rule inserted":     {func(c *nftables.Conn) { insert(c, r.chain(preroutingChain)) }, "chain prerouting: rule 1 is another"},
+		"rule that leads on": {func(c *nftables.Conn) {
+			c.InsertRule(&nftables.Rule{Table: r.table, Chain: r.chain(poolChain), Exprs: goTo(hostChain)})
+		}, "chain pool: rule 1 is another"},
 		"rule appended": {func(c *nftables.Conn) {
 			c.AddRule(&nftables.Rule{Table: r.table, Chain: r.chain(hostChain), Exprs: accept})
 		}, "chain host: rule 3 is not ours"},

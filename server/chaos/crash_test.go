@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/client"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -42,7 +44,7 @@ type life struct {
 	client  *raw.Client
 	record  *checker.Record
 	checker *checker.Checker
-	image   string
+	spec    *agboxv1.CreateSpec
 	id      string
 	// last is the newest event that was told.
 	last *agboxv1.SandboxEvent
@@ -61,7 +63,8 @@ func newLife(t *testing.T, engine *client.Client) *life {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	l := &life{t: t, ctx: ctx, image: dockertest.TinyImage(t, engine, dockertest.Busybox), record: checker.NewRecord()}
+	l := &life{t: t, ctx: ctx, record: checker.NewRecord()}
+	l.spec = &agboxv1.CreateSpec{Image: dockertest.TinyImage(t, engine, dockertest.Busybox)}
 	l.id = "crash-" + strings.TrimPrefix(filepath.Base(dir), "agbox")
 	if l.proxy, err = proxy.New(strings.TrimPrefix(engine.DaemonHost(), "unix://"), filepath.Join(dir, "p"), 1); err != nil {
 		t.Fatal(err)
@@ -163,7 +166,7 @@ func (l *life) operate(op checker.Operation, want agboxv1.SandboxState) {
 		l.record.Ask(l.id, op)
 		switch op {
 		case checker.Create:
-			_, err = l.client.CreateSandbox(l.ctx, &agboxv1.CreateSandboxRequest{SandboxId: l.id, CreateSpec: &agboxv1.CreateSpec{Image: l.image}})
+			_, err = l.client.CreateSandbox(l.ctx, &agboxv1.CreateSandboxRequest{SandboxId: l.id, CreateSpec: l.spec})
 		case checker.Stop:
 			_, err = l.client.StopSandbox(l.ctx, &agboxv1.StopSandboxRequest{SandboxId: l.id})
 		case checker.Resume:
@@ -338,5 +341,51 @@ func (l *life) killAt(where point, nth int, phase proxy.Phase) {
 	rule := proxy.Rule{Method: where.method, Path: regexp.MustCompile("^" + path + "$"), Phase: phase, Nth: nth, Fault: proxy.Run(l.daemon.Kill)}
 	if err := l.proxy.Use(rule); err != nil {
 		l.t.Fatal(err)
+	}
+}
+
+// withServices gives the sandbox a required service with a hook and an optional one.
+func (l *life) withServices() *life {
+	service := func(name string) *agboxv1.ServiceSpec {
+		return &agboxv1.ServiceSpec{
+			Name: name, Image: l.spec.Image, Command: []string{"sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait"},
+			Healthcheck: &agboxv1.HealthcheckConfig{Test: []string{"CMD", "true"}, Interval: durationpb.New(50 * time.Millisecond)},
+		}
+	}
+	db := service("db")
+	db.PostStartOnPrimary = []string{"echo prepared"}
+	l.spec.RequiredServices, l.spec.OptionalServices = []*agboxv1.ServiceSpec{db}, []*agboxv1.ServiceSpec{service("cache")}
+	l.checker.Services, l.checker.Optional = 1, 1
+	return l
+}
+
+// TestCrashWithServices kills the daemon after each call that changes something in the life of a sandbox with services.
+func TestCrashWithServices(t *testing.T) {
+	t.Parallel()
+	engine := dockertest.Engine(t)
+	rehearsal := newLife(t, engine).withServices()
+	if rehearsal.live() {
+		t.Fatal("the daemon died though nobody killed it")
+	}
+	count := map[point]int{}
+	var seen []string
+	for _, call := range rehearsal.proxy.Calls() {
+		if call.Method == "GET" || call.Method == "HEAD" || strings.HasSuffix(call.Path, "/wait") {
+			continue
+		}
+		where := point{call.Method, anyID.ReplaceAllString(strings.ReplaceAll(call.Path, rehearsal.id, "SANDBOX"), "ANY")}
+		count[where]++
+		nth := count[where]
+		if strings.HasSuffix(call.Path, "/start") && slices.Contains(seen, call.Path) {
+			continue // once more, for the resume
+		}
+		seen = append(seen, call.Path)
+		t.Run(fmt.Sprintf("%s %s %d", where.method, where.path, nth), func(t *testing.T) {
+			l := newLife(t, engine).withServices()
+			l.killAt(where, nth, proxy.After)
+			if !l.live() {
+				t.Log("the call did not come")
+			}
+		})
 	}
 }

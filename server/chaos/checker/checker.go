@@ -21,6 +21,8 @@ type Checker struct {
 	// Engine is asked directly, not through what makes faults for the daemon.
 	Engine  *client.Client
 	DataDir string
+	// Services is how many service containers each sandbox has, and Optional how many more it may have.
+	Services, Optional int
 	// Faults: the engine fails on purpose, so a sandbox may fail without another cause.
 	Faults bool
 	// Panics: actors panic on purpose, so a sandbox may be given up.

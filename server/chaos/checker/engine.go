@@ -20,6 +20,7 @@ import (
 const (
 	labelSandbox  = "io.github.1996fanrui.agents-sandbox.sandbox-id"
 	labelInstance = "io.github.1996fanrui.agents-sandbox.instance"
+	labelService  = "io.github.1996fanrui.agents-sandbox.service-name"
 )
 
 // An engine finishes what a dead daemon had asked it for, also after the next one has removed the sandbox. The daemon
@@ -94,7 +95,7 @@ func (c *Checker) judgeEngine(ctx context.Context, known map[string]agboxv1.Sand
 		if state != ready && state != stopped {
 			continue
 		}
-		if containers[id] != 1 || networks[id] != 1 {
+		if least := 1 + c.Services; containers[id] < least || containers[id] > least+c.Optional || networks[id] != 1 {
 			c.report.add(Missing, id, "it is %s and has %d containers, %d networks", state, containers[id], networks[id])
 		}
 	}
@@ -137,9 +138,11 @@ func (c *Checker) judgeContainers(ctx context.Context, known map[string]agboxv1.
 		switch {
 		case !there || state == deleted:
 			c.report.add(LeakedContainer, name, "its sandbox is %s", label(state, there))
+		case state == ready && c.Optional > 0 && found.Labels[labelService] != "" && found.State == container.StateCreated:
+			// an optional service on its way
 		case state == ready && !running, state == stopped && running:
 			c.report.add(InconsistentView, name, "its sandbox is %s, it is %s", state, found.State)
-		case running && state == ready:
+		case running && state == ready && found.Labels[labelService] == "":
 			c.judgeProcesses(ctx, found.ID, name)
 		}
 	}
