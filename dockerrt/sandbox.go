@@ -96,11 +96,17 @@ func (d *Docker) take(ctx context.Context) (give func(), err error) {
 	}
 }
 
-// materialize makes the sandbox's parts and starts it. Nobody waits for its turn while services become healthy or an
-// entrypoint prepares the primary.
+// materialize makes the sandbox's parts and starts it. Nobody waits for its turn while files are copied, services become
+// healthy or an entrypoint prepares the primary.
 func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse, report func(lifecycle.Command)) (actors.Started, error) {
 	link, networkID, err := d.make(ctx, sandboxID, spec, found)
 	if err != nil {
+		return actors.Started{}, err
+	}
+	if err := d.copyIn(ctx, sandboxID, spec); err != nil {
+		return actors.Started{}, err
+	}
+	if err := d.startServices(ctx, sandboxID, spec); err != nil {
 		return actors.Started{}, err
 	}
 	if err := d.serve(ctx, sandboxID, spec.RequiredServices, true, report); err != nil {
@@ -126,7 +132,7 @@ func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv
 	return actors.Started{Ports: ports}, err
 }
 
-// make makes the parts and starts the required services. What an interrupted create left behind, or what an engine still
+// make makes the parts. What an interrupted create left behind, or what an engine still
 // makes for a daemon that died, is removed first: it may lack files.
 func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, network string, err error) {
 	give, err := d.take(ctx)
@@ -144,12 +150,6 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 		}
 		return errors.Join(err, d.remove(ctx, sandboxID))
 	})
-	if err == nil {
-		err = d.copyIn(ctx, sandboxID, spec)
-	}
-	if err == nil {
-		err = d.startServices(ctx, sandboxID, spec)
-	}
 	return link, network, err
 }
 

@@ -146,7 +146,16 @@ func (d *Docker) startService(ctx context.Context, sandboxID string, service *ag
 	return nil
 }
 
+// startServices starts the required services when it is their turn.
 func (d *Docker) startServices(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
+	if len(spec.RequiredServices) == 0 {
+		return nil
+	}
+	give, err := d.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer give()
 	return each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
 		return d.startService(ctx, sandboxID, service)
 	})
