@@ -1,9 +1,21 @@
 package server_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		if status == 0 {
+			if err := everyReasonWasTried(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				status = 1
+			}
+		}
+		os.Exit(status)
+	}))
+}

@@ -32,22 +32,22 @@ var helpers = map[string]string{
 }
 
 func TestCredentials(t *testing.T) {
-	api, h := dockertest.Engine(t), newHub(t, true)
-	ref, id := h.push(t, api, "agbox-test/private:a", 1)
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, true)
+	ref, id := h.Push(t, api, "agbox-test/private:a", 1)
 	bin := t.TempDir()
 	for name, script := range helpers {
 		if strings.Contains(script, "%[1]s") {
-			script = fmt.Sprintf(script, h.host)
+			script = fmt.Sprintf(script, h.Host)
 		}
 		check(t, os.WriteFile(filepath.Join(bin, "docker-credential-"+name), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	login := func(secret string) string {
 		auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + secret))
-		return fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, h.host, auth)
+		return fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, h.Host, auth)
 	}
-	helper := func(name string) string { return fmt.Sprintf(`{"credHelpers":{%q:%q}}`, h.host, name) }
-	denied := []string{h.host, "docker login " + h.host}
+	helper := func(name string) string { return fmt.Sprintf(`{"credHelpers":{%q:%q}}`, h.Host, name) }
+	denied := []string{h.Host, "docker login " + h.Host}
 	for _, c := range []struct {
 		name, config string
 		says         []string // of ErrDenied; nil where the pull works
@@ -75,7 +75,7 @@ func TestCredentials(t *testing.T) {
 			if err != nil || found.ID != id {
 				t.Errorf("got %s, %v, want %s", found.ID, err, id)
 			}
-			remove(t, api, ref)
+			dockertest.RemoveImage(t, api, ref)
 		})
 	}
 
@@ -128,7 +128,7 @@ func TestCredentials(t *testing.T) {
 	})
 
 	t.Run("where the environment says", func(t *testing.T) {
-		remove(t, api, ref)
+		dockertest.RemoveImage(t, api, ref)
 		dir := t.TempDir()
 		check(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(login(password)), 0o600))
 		t.Setenv("DOCKER_CONFIG", dir)

@@ -42,7 +42,7 @@ func engineLost(err error) bool {
 
 // The engine passes on what a registry said as text only, with one status (404 or 500) for very different things. The
 // first that matches decides: a full disk is not the registry's fault, and "denied" often comes with "does not exist".
-// The words are those of moby 20.10 to 28 with either image store, docker's registry and Go's net and crypto/tls.
+// The words are moby's (20.10 tried, 28 with either image store by its source), registries' and Go's net and crypto/tls.
 var said = []struct {
 	kind  error
 	words []string

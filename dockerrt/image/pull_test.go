@@ -17,9 +17,9 @@ import (
 )
 
 func TestPull(t *testing.T) {
-	api, h := dockertest.Engine(t), newHub(t, false)
-	ref, id := h.push(t, api, "agbox-test/pull:a", 3)
-	release, _ := h.halve()
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
+	ref, id := h.Push(t, api, "agbox-test/pull:a", 3)
+	release, _ := h.Halve()
 	s := newStore(t, api, "")
 	s.ReportAll()
 
@@ -46,14 +46,14 @@ func TestPull(t *testing.T) {
 		}
 		before = p
 	}
-	if last := reports[len(reports)-1]; last.Done != last.Total || last.Total < 3*layerSize || last.Layers != 3 || last.LayersDone != 3 {
-		t.Errorf("the last report is %+v, want all of 3 layers of %d bytes", last, layerSize)
+	if last := reports[len(reports)-1]; last.Done != last.Total || last.Total < 3*dockertest.LayerSize || last.Layers != 3 || last.LayersDone != 3 {
+		t.Errorf("the last report is %+v, want all of 3 layers of %d bytes", last, dockertest.LayerSize)
 	}
 
-	asked := h.requests.Load()
+	asked := h.Requests.Load()
 	found, err = s.Ensure(patient(t), ref, image.Missing, func(p image.Progress) { t.Errorf("report %+v without a pull", p) })
-	if err != nil || found.ID != id || h.requests.Load() != asked {
-		t.Errorf("an image that is there: %s, %v, %d requests; want %s and none", found.ID, err, h.requests.Load()-asked, id)
+	if err != nil || found.ID != id || h.Requests.Load() != asked {
+		t.Errorf("an image that is there: %s, %v, %d requests; want %s and none", found.ID, err, h.Requests.Load()-asked, id)
 	}
 }
 
@@ -80,11 +80,11 @@ func ensure(t *testing.T, ctx context.Context, s *image.Store, ref string) <-cha
 }
 
 func TestShared(t *testing.T) {
-	api, h := dockertest.Engine(t), newHub(t, false)
-	ref, id := h.push(t, api, "agbox-test/shared:a", 1)
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
+	ref, id := h.Push(t, api, "agbox-test/shared:a", 1)
 	s := newStore(t, api, "")
-	release, begun := h.halve()
-	before := h.resolved.Load()
+	release, begun := h.Halve()
+	before := h.Resolved.Load()
 	first := ensure(t, patient(t), s, ref)
 	receive(t, begun, "layer")
 	second := ensure(t, patient(t), s, ref)
@@ -94,15 +94,15 @@ func TestShared(t *testing.T) {
 			t.Errorf("got %s, %v, want %s", o.found.ID, o.err, id)
 		}
 	}
-	if pulls := h.resolved.Load() - before; pulls != 1 {
+	if pulls := h.Resolved.Load() - before; pulls != 1 {
 		t.Errorf("%d pulls for two that wait", pulls)
 	}
 }
 
 func TestGiveUp(t *testing.T) {
-	api, h := dockertest.Engine(t), newHub(t, false)
-	ref, id := h.push(t, api, "agbox-test/giveup:a", 1)
-	release, begun := h.halve()
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
+	ref, id := h.Push(t, api, "agbox-test/giveup:a", 1)
+	release, begun := h.Halve()
 	s := newStore(t, api, "")
 
 	impatient, cancel := context.WithCancel(patient(t))
@@ -123,9 +123,9 @@ func TestGiveUp(t *testing.T) {
 }
 
 func TestNobodyWaits(t *testing.T) {
-	api, h := dockertest.Engine(t), newHub(t, false)
-	ref, id := h.push(t, api, "agbox-test/nobody:a", 1)
-	release, begun := h.halve()
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
+	ref, id := h.Push(t, api, "agbox-test/nobody:a", 1)
+	release, begun := h.Halve()
 	s := newStore(t, api, "")
 
 	impatient, cancel := context.WithCancel(patient(t))
@@ -143,9 +143,9 @@ func TestNobodyWaits(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	api, h := dockertest.Engine(t), newHub(t, false)
-	ref, _ := h.push(t, api, "agbox-test/close:a", 1)
-	_, begun := h.halve()
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
+	ref, _ := h.Push(t, api, "agbox-test/close:a", 1)
+	_, begun := h.Halve()
 	s := newStore(t, api, "")
 	waiter := ensure(t, patient(t), s, ref)
 	receive(t, begun, "layer")
@@ -160,13 +160,13 @@ func TestClose(t *testing.T) {
 
 func TestStall(t *testing.T) {
 	t.Parallel()
-	api, h := dockertest.Engine(t), newHub(t, false)
-	ref, id := h.push(t, api, "agbox-test/stall:a", 1)
-	release, begun := h.halve()
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
+	ref, id := h.Push(t, api, "agbox-test/stall:a", 1)
+	release, begun := h.Halve()
 	s := newStore(t, api, "")
 	s.SetTimes(3*time.Second, 0)
 	_, err := s.Ensure(patient(t), ref, image.Missing, nil)
-	wantError(t, err, image.ErrStalled, "IMAGE_PULL_STALLED", ref, h.host, "3s", "bytes")
+	wantError(t, err, image.ErrStalled, "IMAGE_PULL_STALLED", ref, h.Host, "3s", "bytes")
 	receive(t, begun, "layer")
 	close(release)
 	found, err := s.Ensure(patient(t), ref, image.Missing, nil)
@@ -176,8 +176,8 @@ func TestStall(t *testing.T) {
 }
 
 func TestNotThere(t *testing.T) {
-	api, h := dockertest.Engine(t), newHub(t, false)
-	ref, id := h.push(t, api, "agbox-test/denied:a", 1)
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
+	ref, id := h.Push(t, api, "agbox-test/denied:a", 1)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	check(t, closed.Close())
@@ -191,9 +191,9 @@ func TestNotThere(t *testing.T) {
 		code      string
 		says      []string
 	}{
-		{"tag", h.host + "/agbox-test/denied:b", "", image.ErrNotFound, "IMAGE_NOT_FOUND", []string{"denied:b", "tag at " + h.host, "docker load"}},
-		{"name", h.host + "/agbox-test/other", "", image.ErrNotFound, "IMAGE_NOT_FOUND", []string{"other:latest"}},
-		{"digest", h.host + "/agbox-test/denied@" + digest, "", image.ErrNotFound, "IMAGE_NOT_FOUND", []string{digest}},
+		{"tag", h.Host + "/agbox-test/denied:b", "", image.ErrNotFound, "IMAGE_NOT_FOUND", []string{"denied:b", "tag at " + h.Host, "docker load"}},
+		{"name", h.Host + "/agbox-test/other", "", image.ErrNotFound, "IMAGE_NOT_FOUND", []string{"other:latest"}},
+		{"digest", h.Host + "/agbox-test/denied@" + digest, "", image.ErrNotFound, "IMAGE_NOT_FOUND", []string{digest}},
 		{"never", ref, image.Never, image.ErrNotFound, "IMAGE_NOT_FOUND", []string{ref, "policy is never", "docker pull " + ref}},
 		{"id", digest, image.Always, image.ErrNotFound, "IMAGE_NOT_FOUND", []string{digest, "docker load"}},
 		{"nobody listens", nobody, "", image.ErrUnreachableRegistry, "IMAGE_REGISTRY_UNREACHABLE", []string{nobody, "refused", "reaches it"}},
@@ -209,7 +209,7 @@ func TestNotThere(t *testing.T) {
 
 	_, err = s.Ensure(patient(t), ref, "", nil)
 	check(t, err)
-	asked := h.requests.Load()
+	asked := h.Requests.Load()
 	for _, named := range []struct {
 		ref    string
 		policy image.Policy
@@ -218,14 +218,14 @@ func TestNotThere(t *testing.T) {
 			t.Errorf("%s %s: %s, %v, want %s", named.policy, named.ref, found.ID, err, id)
 		}
 	}
-	if h.requests.Load() != asked {
+	if h.Requests.Load() != asked {
 		t.Error("the registry was asked")
 	}
 }
 
 func TestAlways(t *testing.T) {
-	api, h := dockertest.Engine(t), newHub(t, false)
-	ref, id := h.push(t, api, "agbox-test/always:a", 1)
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
+	ref, id := h.Push(t, api, "agbox-test/always:a", 1)
 	s := newStore(t, api, "")
 	found, err := s.Ensure(patient(t), ref, image.Always, nil)
 	if err != nil || found.ID != id {
@@ -233,8 +233,8 @@ func TestAlways(t *testing.T) {
 	}
 	digest := found.RepoDigests[0]
 	check(t, api.ImageTag(t.Context(), ref, ref+"-kept"))
-	t.Cleanup(func() { remove(t, api, ref+"-kept") })
-	_, moved := h.push(t, api, "agbox-test/always:a", 1)
+	t.Cleanup(func() { dockertest.RemoveImage(t, api, ref+"-kept") })
+	_, moved := h.Push(t, api, "agbox-test/always:a", 1)
 	check(t, api.ImageTag(t.Context(), ref+"-kept", ref))
 
 	for _, c := range []struct {
@@ -252,12 +252,12 @@ func TestAlways(t *testing.T) {
 		}
 	}
 
-	remove(t, api, ref+"-kept")
-	remove(t, api, digest)
+	dockertest.RemoveImage(t, api, ref+"-kept")
+	dockertest.RemoveImage(t, api, digest)
 	if found, err := s.Ensure(patient(t), strings.Replace(digest, "@", ":a@", 1), image.Missing, nil); err != nil || found.ID != id {
 		t.Errorf("pull by tag and digest: %s, %v, want %s", found.ID, err, id)
 	}
-	remove(t, api, digest)
+	dockertest.RemoveImage(t, api, digest)
 }
 
 func TestAlwaysUnreachable(t *testing.T) {
@@ -266,8 +266,8 @@ func TestAlwaysUnreachable(t *testing.T) {
 	check(t, err)
 	check(t, closed.Close())
 	ref := closed.Addr().String() + "/agbox-test/here:a"
-	t.Cleanup(func() { remove(t, api, ref) })
-	check(t, dockertest.Import(t.Context(), api, ref, randomFile(t, "0"), nil))
+	t.Cleanup(func() { dockertest.RemoveImage(t, api, ref) })
+	check(t, dockertest.Import(t.Context(), api, ref, dockertest.RandomLayer(t, "0"), nil))
 	s := newStore(t, api, "")
 	_, err = s.Ensure(patient(t), ref, image.Missing, nil)
 	check(t, err)
@@ -278,10 +278,10 @@ func TestAlwaysUnreachable(t *testing.T) {
 // The engine asks again for a layer that ends early, after 5 s.
 func TestTornLayer(t *testing.T) {
 	t.Parallel()
-	api, h := dockertest.Engine(t), newHub(t, false)
-	ref, id := h.push(t, api, "agbox-test/torn:a", 1)
+	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
+	ref, id := h.Push(t, api, "agbox-test/torn:a", 1)
 	var times atomic.Int64
-	h.midway(func(*http.Request) bool { return times.Add(1) > 1 })
+	h.Pieces(2, func(*http.Request) bool { return times.Add(1) > 1 })
 	s := newStore(t, api, "")
 	s.ReportAll()
 	var before image.Progress

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
+	"github.com/docker/cli/cli/config"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 )
@@ -61,7 +63,8 @@ type Store struct {
 // user's credentials, read anew for each pull; "" means $DOCKER_CONFIG, else ~/.docker. Close it before api.
 func New(api *client.Client, configDir string, log *slog.Logger) *Store {
 	s := &Store{
-		api: api, configDir: configDir, log: log,
+		api: api, log: log,
+		configDir: cmp.Or(configDir, os.Getenv(config.EnvOverrideConfigDir)), // the library would read it once per process
 		stallTime: stallTime, reportTime: reportTime, helperTime: helperTime,
 		current: map[string]*pull{},
 	}

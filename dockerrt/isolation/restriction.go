@@ -32,9 +32,11 @@ var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP
 // Restrict lets the subnet open connections only to allow, in place of what was allowed before; with an empty list
 // nowhere. Inside the subnet everything stays open, and what is closed for every sandbox (the host, other subnets of
 // the pool) stays closed whatever allow says. A connection that the subnet opened earlier to what is no longer
-// allowed goes dead; one that was opened to the subnet lives on. Names are looked up from inside the sandbox: without
-// the upstream servers' addresses with tcp and udp 53 in allow, no name outside the sandbox resolves. Multicast counts
-// as outside the subnet.
+// allowed goes dead; one that was opened to the subnet lives on. Multicast counts as outside the subnet.
+//
+// Names: Docker's resolver asks the upstream servers from inside the sandbox, so without their addresses and port 53
+// of udp and tcp in allow only names of the sandbox's own containers resolve. The exception is an upstream server on
+// the host's loopback: the engine asks that one itself, past all rules.
 //
 // ErrInvalid names the bad part; ErrAltered means that the rules have to be installed first.
 func (r *Rules) Restrict(subnet netip.Prefix, allow []Destination) error {

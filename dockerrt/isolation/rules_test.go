@@ -25,7 +25,8 @@ func TestHostIsClosedToSandboxes(t *testing.T) {
 			probe{who: name, from: s.a1, network: "tcp", to: address + ":7000"},
 			probe{who: name, from: s.a1, network: "udp", to: address + ":7000"},
 			probe{who: name, from: s.a1, network: "icmp", to: address},
-			probe{who: name + ", published port", from: s.a1, network: "tcp", to: address + ":8080"})
+			probe{who: name + ", published port of a sandbox", from: s.a1, network: "tcp", to: address + ":8080"},
+			probe{who: name + ", published port", from: s.a1, network: "tcp", to: address + ":8070"})
 	}
 	permitted := []probe{
 		{who: "host to sandbox", from: s.host, network: "tcp", to: atA2},

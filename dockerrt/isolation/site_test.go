@@ -210,7 +210,8 @@ func (s *site) answer(ns netns.NsHandle, at string) {
 	})
 }
 
-// publish sends the host's ports 8080 of tcp and 8090 of udp to 7000 and 9000 of b, as Docker does.
+// publish sends ports of the host to others, as Docker does: tcp 8080 and udp 8090 to 7000 and 9000 of b, and tcp 8070,
+// for a container that is no sandbox, to 7000 outside.
 func (s *site) publish() {
 	s.Helper()
 	conn, err := nftables.New(nftables.WithNetNSFd(int(s.host)))
@@ -218,15 +219,17 @@ func (s *site) publish() {
 	table := conn.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "nat"})
 	c := conn.AddChain(&nftables.Chain{Table: table, Name: "PREROUTING", Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityNATDest})
-	forward := func(number byte, port, to uint16) {
+	forward := func(number byte, port uint16, to string) {
+		target := netip.MustParseAddrPort(to)
 		conn.AddRule(&nftables.Rule{Table: table, Chain: c, Exprs: rule(local, protocol(number), ports(port, port), []expr.Any{
-			&expr.Immediate{Register: 1, Data: []byte{10, 213, 0, 18}},
-			&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(to)},
+			&expr.Immediate{Register: 1, Data: target.Addr().AsSlice()},
+			&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(target.Port())},
 			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2},
 		})})
 	}
-	forward(unix.IPPROTO_TCP, 8080, 7000)
-	forward(unix.IPPROTO_UDP, 8090, 9000)
+	forward(unix.IPPROTO_TCP, 8080, atB)
+	forward(unix.IPPROTO_UDP, 8090, "10.213.0.18:9000")
+	forward(unix.IPPROTO_TCP, 8070, "203.0.113.7:7000")
 	s.check(conn.Flush())
 }
 

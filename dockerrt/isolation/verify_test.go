@@ -87,8 +87,14 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
+	// Release clears away what is left of a restriction, too.
 	s.check(r.Install())
 	s.check(r.Restrict(subnet, allow))
+	conn, err := nftables.New(nftables.WithNetNSFd(int(s.host)))
+	s.check(err)
+	conn.FlushSet(r.restricted())
+	s.check(conn.Flush())
+	s.check(r.Release(subnet))
 	s.check(r.Verify())
 }
 
