@@ -3,6 +3,7 @@ package actors
 import (
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
@@ -27,6 +28,8 @@ func checkpoint(state lifecycle.State) *journalv1.Checkpoint {
 		CreatedAt: timestamppb.New(state.CreatedAt), ChangedAt: timestamppb.New(state.ChangedAt), ActiveAt: timestamppb.New(state.ActiveAt),
 		ErrorCode: state.ErrorCode, ErrorMessage: state.ErrorMessage, Running: running,
 		Services: services, Ports: state.Ports, CommandEnded: state.CommandEnded,
+		Grace: protoDuration(state.Grace), DrainUntil: protoTime(state.DrainUntil),
+		Extended: state.Extended, ExpiresAt: protoTime(state.ExpiresAt), IdleTtl: protoDuration(state.IdleTTL),
 	}
 }
 
@@ -39,6 +42,8 @@ func restore(id string, c *journalv1.Checkpoint) lifecycle.State {
 		SandboxID: id, Sequence: c.Sequence, Phase: c.Phase, Operation: lifecycle.Operation(c.Operation), Reason: c.Reason,
 		CreatedAt: c.CreatedAt.AsTime(), ChangedAt: c.ChangedAt.AsTime(), ActiveAt: c.ActiveAt.AsTime(),
 		ErrorCode: c.ErrorCode, ErrorMessage: c.ErrorMessage, Ports: c.Ports, CommandEnded: c.CommandEnded,
+		Grace: goDuration(c.Grace), DrainUntil: goTime(c.DrainUntil),
+		Extended: c.Extended, ExpiresAt: goTime(c.ExpiresAt), IdleTTL: goDuration(c.IdleTtl),
 	}
 	if len(c.Services) > 0 {
 		state.Services = make(map[string]lifecycle.ServiceState, len(c.Services))
@@ -53,4 +58,33 @@ func restore(id string, c *journalv1.Checkpoint) lifecycle.State {
 		}
 	}
 	return state
+}
+
+func protoTime(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func goTime(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func protoDuration(d *time.Duration) *durationpb.Duration {
+	if d == nil {
+		return nil
+	}
+	return durationpb.New(*d)
+}
+
+func goDuration(d *durationpb.Duration) *time.Duration {
+	if d == nil {
+		return nil
+	}
+	value := d.AsDuration()
+	return &value
 }

@@ -10,9 +10,9 @@ import (
 // keepOnCommandEnd is the on_command_end with which a sandbox stays READY.
 const keepOnCommandEnd = "keep"
 
-// runCommand waits for the end of the primary's own command, which runs as long as the sandbox is READY.
+// runCommand waits for the end of the primary's own command, which runs as long as the sandbox does.
 func (s *sandbox) runCommand(c actor.Context) {
-	if s.state.Phase != lifecycle.Ready || s.state.CommandEnded || len(s.entry.spec.GetCommand()) == 0 {
+	if !s.state.Up() || s.state.CommandEnded || s.execs[CommandID] != nil || len(s.entry.spec.GetCommand()) == 0 {
 		return
 	}
 	s.entry.crashed.Store(false)

@@ -129,7 +129,13 @@ func (s *System) operate(ctx context.Context, e *entry, ended *operationEnded, r
 	case lifecycle.Resuming:
 		ended.started, err = s.runtime.Resume(ctx, e.id, e.spec, report)
 	case lifecycle.Stopping:
-		err = s.runtime.Stop(ctx, e.id)
+		err = s.runtime.Stop(ctx, e.id, e.state.Load().Grace)
+	case lifecycle.Killing:
+		err = s.runtime.Halt(ctx, e.id)
+	case lifecycle.Pausing:
+		err = s.runtime.Pause(ctx, e.id)
+	case lifecycle.Unpausing:
+		err = s.runtime.Unpause(ctx, e.id)
 	case lifecycle.Removing:
 		err = s.remove(ctx, e)
 	default:

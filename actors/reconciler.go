@@ -68,7 +68,7 @@ func (s *System) reconcile(ctx context.Context) {
 	for _, e := range s.registry.all() {
 		state := e.state.Load()
 		switch {
-		case state == nil || state.Phase != lifecycle.Ready:
+		case state == nil || !state.Up():
 		case inventory.Running[e.id]:
 			s.attach(e)
 		default:
@@ -86,7 +86,7 @@ func (s *System) attach(e *entry) {
 	default:
 		return
 	}
-	if state := e.state.Load(); state.Phase != lifecycle.Ready || state.Operation != lifecycle.NoOperation {
+	if state := e.state.Load(); !state.Up() || state.Operation != lifecycle.NoOperation {
 		return
 	}
 	if err := s.runtime.Attach(e.id); err != nil {

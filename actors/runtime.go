@@ -22,8 +22,12 @@ type Runtime interface {
 	Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (Started, error)
 	// Resume starts a stopped sandbox again, without its optional services, and never recreates a part of it.
 	Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (Started, error)
-	// Stop ends every process of the sandbox, its services included, and keeps its files.
-	Stop(ctx context.Context, sandboxID string) error
+	// Stop ends every process of the sandbox, its services included, and keeps its files. Processes have grace from TERM
+	// to KILL, nil for the daemon's own. A frozen sandbox goes on for that.
+	Stop(ctx context.Context, sandboxID string, grace *time.Duration) error
+	// Pause freezes every process of the sandbox, its services included, and the clocks of its execs; Unpause ends that.
+	Pause(ctx context.Context, sandboxID string) error
+	Unpause(ctx context.Context, sandboxID string) error
 	// Halt is Stop without any grace, for a sandbox that has failed.
 	Halt(ctx context.Context, sandboxID string) error
 	// Remove leaves nothing of the sandbox in the runtime, whatever state it is in. Exec logs stay.
@@ -49,6 +53,11 @@ type Runtime interface {
 
 	// Isolated reports whether sandboxes are kept from the host and from each other, and if not, why.
 	Isolated() (bool, string)
+	// Engine tells what the runtime runs on.
+	Engine(ctx context.Context) (Engine, error)
+	// Stats returns what each container of the sandbox that runs, or is paused, uses now: the primary first, then the
+	// services by name.
+	Stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error)
 
 	// Exec starts the command, or finds the one with this id that was started before, and returns how it
 	// ended. When ctx ends first the command goes on, and Exec may be called again.

@@ -29,6 +29,8 @@ type sandbox struct {
 	execs map[string]*actor.PID
 	// serving are the optional services that are being started, by name, with what ends the waiting for them.
 	serving map[string]context.CancelFunc
+	// held are the execs that wait until the sandbox, which was idle and paused, goes on.
+	held []*request
 	// trimmed is the sequence up to which events were removed.
 	trimmed uint64
 	timer   deadlineTimer
@@ -43,6 +45,10 @@ type containerEnded struct{}
 func (s *sandbox) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *request:
+		if s.holds(m) {
+			s.hold(c, m)
+			return
+		}
 		s.enqueue(c, &step{command: m.command, create: m.create, exec: m.exec, requestID: m.requestID,
 			done: func(err error) { m.reply(s.state, err) }})
 		return
@@ -52,9 +58,12 @@ func (s *sandbox) Receive(c actor.Context) {
 			return
 		}
 	}
-	if _, crashed := c.Message().(*actor.Restarting); crashed && s.batch != nil {
-		abandon(s.batch.steps)
-		s.batch = nil
+	if _, crashed := c.Message().(*actor.Restarting); crashed {
+		s.release(c, errCrashed)
+		if s.batch != nil {
+			abandon(s.batch.steps)
+			s.batch = nil
+		}
 	}
 	s.flush(c) // what came first is taken first
 	switch m := c.Message().(type) {
@@ -86,7 +95,7 @@ func (s *sandbox) Receive(c actor.Context) {
 		s.stale = true
 		s.act(c)
 	case *deadlinePassed:
-		if command := s.timer.due(m); command != nil {
+		if command := s.timer.due(m, s.state.Sequence); command != nil {
 			s.take(c, []*step{s.fact(c.Self(), m, command)})
 		}
 	}
@@ -106,9 +115,9 @@ func (s *sandbox) started(c actor.Context) {
 		s.operation = s.system.launch(s.entry, c.Self(), lifecycle.Stopping)
 		return
 	}
-	s.stale = s.state.Phase == lifecycle.Ready && !s.entry.recovered.Swap(false)
+	s.stale = s.state.Up() && !s.entry.recovered.Swap(false)
 	for id := range s.state.Running {
-		if s.state.Phase != lifecycle.Ready {
+		if !s.state.Up() {
 			break // whoever removes the sandbox tells their end
 		}
 		exec, err := s.system.db.Exec(s.entry.id, id)
@@ -192,6 +201,10 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 		}
 	}
 	s.operation = nil
+	if m.err != nil && (m.kind == lifecycle.Pausing || m.kind == lifecycle.Unpausing) {
+		s.stale = true // the container may be gone
+		s.release(c, nil)
+	}
 	s.act(c)
 	if s.state.Phase == lifecycle.Deleted {
 		s.system.tell(nameJanitor, &deleted{})
@@ -210,10 +223,11 @@ func (s *sandbox) act(c actor.Context) {
 		}
 	case s.state.Operation != lifecycle.NoOperation:
 		s.operation = s.system.launch(s.entry, c.Self(), s.state.Operation)
-	case s.stale && s.state.Phase == lifecycle.Ready:
+	case s.stale && s.state.Up():
 		s.stale = false
 		s.operation = s.system.launch(s.entry, c.Self(), lifecycle.NoOperation)
 	}
+	s.wake(c)
 	s.serve(c)
 	s.timer.set(s.system, c.Self(), s.state, s.entry.spec)
 }

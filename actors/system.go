@@ -65,6 +65,19 @@ type System struct {
 type View struct {
 	Spec  *agboxv1.CreateSpec
 	State lifecycle.State
+	// ExpiresAt and IdleAt are its deadlines, zero for none.
+	ExpiresAt, IdleAt time.Time
+}
+
+func (s *System) view(spec *agboxv1.CreateSpec, state lifecycle.State) View {
+	v := View{Spec: spec, State: state}
+	if state.Phase != lifecycle.Deleting && state.Phase != lifecycle.Deleted {
+		v.ExpiresAt = expiry(state, spec)
+	}
+	if idle := idleTTL(s.config, state, spec); idle > 0 && state.Idle() {
+		v.IdleAt = state.ActiveAt.Add(idle)
+	}
+	return v
 }
 
 // Start loads every sandbox from db, has each carry on where its log stands, and follows the runtime.
@@ -182,7 +195,7 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 			err = fmt.Errorf("%w: %s", ErrSandboxIDTaken, id)
 		}
 	}
-	return View{spec, state}, err
+	return s.view(spec, state), err
 }
 
 // neverRecorded reports whether a create whose actor crashed left no trace, so that its id is free again.
@@ -334,7 +347,7 @@ func (s *System) Sandbox(id string) (View, error) {
 	if errors.Is(err, persist.ErrNoSandbox) {
 		return View{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	return View{e.spec, state}, err
+	return s.view(e.spec, state), err
 }
 
 // Sandboxes returns every sandbox that match accepts, in no order. match sees the spec only.

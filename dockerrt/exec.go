@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/dockerrt/initlink"
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
@@ -65,6 +67,7 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 		Env:       environ(request.EnvOverrides),
 		Cwd:       request.Cwd,
 		User:      request.User,
+		Timeout:   request.Timeout.AsDuration(),
 		Grace:     d.config.StopGrace,
 		Files:     [3]*os.File{stdout, stderr, record},
 		OnStarted: func(int) { release() },
@@ -100,17 +103,27 @@ func outcome(r initproto.Result) lifecycle.ExecResult {
 		State:    agboxv1.ExecState_EXEC_STATE_FINISHED,
 		ExitCode: int32(r.ExitCode), Signal: int32(r.Signal),
 		Code: r.ErrorCode, Message: r.ErrorMessage,
-		Started: r.Started, Ended: r.Ended,
+		Started: r.Started, Ended: r.Ended, Resources: resources(r),
 	}
 	switch {
 	case r.ErrorCode == initproto.CodeStopping:
 		result.State = agboxv1.ExecState_EXEC_STATE_CANCELLED
 	case r.ErrorCode != "":
 		result.State = agboxv1.ExecState_EXEC_STATE_FAILED
-	case r.Cancelled:
+	case r.Cancelled && !r.TimedOut:
 		result.State = agboxv1.ExecState_EXEC_STATE_CANCELLED
 	}
 	return result
+}
+
+func resources(r initproto.Result) *agboxv1.ExecResources {
+	if r.Started.IsZero() || r.ErrorCode != "" {
+		return nil
+	}
+	return &agboxv1.ExecResources{
+		UserTime: durationpb.New(r.UserTime), SystemTime: durationpb.New(r.SystemTime), MaxRssBytes: uint64(r.MaxRSS),
+		TimedOut: r.TimedOut, OutputDroppedBytes: r.OutputLost,
+	}
 }
 
 func (d *Docker) record(sandboxID, execID string) (initproto.Result, bool) {

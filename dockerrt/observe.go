@@ -32,7 +32,7 @@ func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 	for _, c := range containers {
 		id := c.Labels[labelSandbox]
 		found.Objects[id] = found.Objects[id] || c.Labels[labelOwner] != d.owner()
-		running := c.State == container.StateRunning
+		running := c.State == container.StateRunning || c.State == container.StatePaused
 		if seen, others := found.Running[id]; others {
 			running = running && seen
 		}

@@ -260,14 +260,21 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 // Stop implements actors.Runtime. It asks agbox-init, which ends everything and then itself: that spares Docker's own
 // way to a process, a quarter of the time that a kill takes. Docker stops the container when that does not help, and the
 // services, which the primary may need until then.
-func (d *Docker) Stop(ctx context.Context, sandboxID string) error {
+func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duration) error {
+	patience := d.config.StopGrace
+	if grace != nil {
+		patience = *grace
+	}
 	return reached(passing(ctx, func() error {
-		ctx, cancel := context.WithTimeout(ctx, writeTimeout+d.config.StopGrace)
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout+patience)
 		defer cancel()
-		if err := d.stopPrimary(ctx, sandboxID, d.config.StopGrace); err != nil {
+		if err := d.thaw(ctx, sandboxID); err != nil {
 			return err
 		}
-		return d.stopServices(ctx, sandboxID, true)
+		if err := d.stopPrimary(ctx, sandboxID, patience); err != nil {
+			return err
+		}
+		return d.stopServices(ctx, sandboxID, patience)
 	}))
 }
 
@@ -276,8 +283,11 @@ func (d *Docker) Halt(ctx context.Context, sandboxID string) error {
 	return reached(passing(ctx, func() error {
 		ctx, cancel := d.write(ctx)
 		defer cancel()
+		if err := d.thaw(ctx, sandboxID); err != nil {
+			return err
+		}
 		services := make(chan error, 1)
-		go func() { services <- d.stopServices(ctx, sandboxID, false) }()
+		go func() { services <- d.stopServices(ctx, sandboxID, 0) }()
 		err := d.stopPrimary(ctx, sandboxID, 0)
 		if errors.Is(err, ErrMissing) {
 			err = nil
@@ -332,6 +342,9 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	d.links.retire(sandboxID, true)
+	if err := d.thaw(ctx, sandboxID); err != nil {
+		return err
+	}
 	if err := d.removeContainers(ctx, sandboxID); err != nil {
 		return err
 	}

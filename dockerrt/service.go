@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
@@ -199,7 +200,7 @@ func serviceFailed(service *agboxv1.ServiceSpec, err error) lifecycle.ServiceRep
 }
 
 // stopServices ends every service container, at once without a grace. Those that are gone already do not matter.
-func (d *Docker) stopServices(ctx context.Context, sandboxID string, graceful bool) error {
+func (d *Docker) stopServices(ctx context.Context, sandboxID string, grace time.Duration) error {
 	mine := d.mine(sandboxID)
 	mine.Add("label", labelComponent+"="+componentService)
 	mine.Add("status", "running")
@@ -211,9 +212,8 @@ func (d *Docker) stopServices(ctx context.Context, sandboxID string, graceful bo
 	var group sync.WaitGroup
 	for i, c := range running {
 		group.Go(func() {
-			if graceful {
-				grace := max(int(d.config.StopGrace.Seconds()), 1)
-				errs[i] = d.api.ContainerStop(ctx, c.ID, container.StopOptions{Timeout: &grace})
+			if seconds := int((grace + time.Second - 1) / time.Second); seconds > 0 {
+				errs[i] = d.api.ContainerStop(ctx, c.ID, container.StopOptions{Timeout: &seconds})
 			} else {
 				errs[i] = d.api.ContainerKill(ctx, c.ID, "KILL")
 			}

@@ -53,7 +53,7 @@ func Open(path string) (db *DB, err error) {
 		return nil, openError(path, err)
 	}
 	db = &DB{bolt: bolt, path: path, queue: make(chan *write), closing: make(chan struct{})}
-	db.changes.waiting = map[string]chan struct{}{}
+	db.changes.waiting, db.changes.feed.created = map[string]chan struct{}{}, map[string]uint64{}
 	db.written.Add(1)
 	go db.writeLoop()
 	return db, nil

@@ -187,6 +187,7 @@ type changes struct {
 	mu      sync.Mutex
 	closed  bool
 	waiting map[string]chan struct{}
+	feed    feed
 }
 
 func (c *changes) wait(sandboxID string) <-chan struct{} {
@@ -204,9 +205,10 @@ func (c *changes) wait(sandboxID string) <-chan struct{} {
 	return ch
 }
 
-func (c *changes) wake(sandboxID string) {
+func (c *changes) wake(sandboxID string, created bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.feed.add(change{sandboxID, created})
 	if ch := c.waiting[sandboxID]; ch != nil {
 		close(ch)
 		delete(c.waiting, sandboxID)
@@ -221,4 +223,8 @@ func (c *changes) wakeAll() {
 		close(ch)
 	}
 	clear(c.waiting)
+	if c.feed.next != nil {
+		close(c.feed.next)
+		c.feed.next = nil
+	}
 }

@@ -42,7 +42,7 @@ func (db *DB) OldestDeletion() (at time.Time, found bool, err error) {
 // Purge removes the history of a DELETED sandbox and of its execs. Their ids stay reserved. It refuses with
 // ErrConflict a sandbox that is not DELETED, and does nothing more for one that is purged already.
 func (db *DB) Purge(sandboxID string) error {
-	return db.write(sandboxID, func(tx *bbolt.Tx) error {
+	err := db.write(sandboxID, func(tx *bbolt.Tx) error {
 		id := []byte(sandboxID)
 		if tx.Bucket(configs).Get(id) == nil {
 			return nil
@@ -68,6 +68,10 @@ func (db *DB) Purge(sandboxID string) error {
 		}
 		return nil
 	})
+	if err == nil {
+		db.changes.forget(sandboxID)
+	}
+	return err
 }
 
 // trim removes the events up to sequence. An exec that ended in one of them is forgotten with it; its id stays

@@ -44,6 +44,8 @@ type write struct {
 	apply func(*bbolt.Tx) error
 	// changed is the sandbox whose readers wake once this is durable.
 	changed string
+	// created: that sandbox did not exist before.
+	created bool
 	err     error
 	done    chan struct{}
 }
@@ -62,20 +64,22 @@ func (db *DB) AppendAll(entries []Entry) []error {
 	if len(entries) == 0 {
 		return errs
 	}
-	err := db.write(entries[0].SandboxID, func(tx *bbolt.Tx) error {
+	w := &write{changed: entries[0].SandboxID}
+	w.apply = func(tx *bbolt.Tx) error {
 		recorded := false
 		for i, e := range entries {
 			if errs[i] = e.apply(tx); errs[i] != nil && !isRefusal(errs[i]) {
 				return errs[i]
 			}
 			recorded = recorded || errs[i] == nil
+			w.created = w.created || errs[i] == nil && e.Create != nil
 		}
 		if !recorded {
 			return errs[0]
 		}
 		return nil
-	})
-	if err != nil && !isRefusal(err) {
+	}
+	if err := db.hand(w); err != nil && !isRefusal(err) {
 		for i := range errs {
 			errs[i] = err
 		}
@@ -84,7 +88,11 @@ func (db *DB) AppendAll(entries []Entry) []error {
 }
 
 func (db *DB) write(changed string, apply func(*bbolt.Tx) error) error {
-	w := &write{apply: apply, changed: changed, done: make(chan struct{})}
+	return db.hand(&write{apply: apply, changed: changed})
+}
+
+func (db *DB) hand(w *write) error {
+	w.done = make(chan struct{})
 	select {
 	case db.queue <- w:
 		<-w.done
@@ -147,7 +155,7 @@ func (db *DB) commit(group []*write) {
 			w.err = db.writeError(err)
 		}
 		if w.err == nil && w.changed != "" {
-			db.changes.wake(w.changed)
+			db.changes.wake(w.changed, w.created)
 		}
 		close(w.done)
 	}

@@ -21,6 +21,8 @@ const (
 	StateStopped  State = "STOPPED"
 	StateDeleting State = "DELETING"
 	StateDeleted  State = "DELETED"
+	StatePaused   State = "PAUSED"
+	StateDraining State = "DRAINING"
 )
 
 // Sandbox is a sandbox as it was when the daemon was asked.
@@ -36,6 +38,8 @@ type Sandbox struct {
 	StateChangedAt   time.Time
 	// LastEventSequence is the newest event's; a subscription from it misses nothing.
 	LastEventSequence uint64
+	// ExpiresAt is when the sandbox's time ends, IdleAt when it counts as idle if nothing happens; zero for never.
+	ExpiresAt, IdleAt time.Time
 	// Ports are where the published ones are reached while READY.
 	Ports []Port
 	// Set while FAILED.
@@ -160,6 +164,8 @@ func sandboxOf(h *agboxv1.SandboxHandle) Sandbox {
 		LastEventSequence: h.GetLastEventSequence(),
 		ErrorCode:         h.GetErrorCode(),
 		ErrorMessage:      h.GetErrorMessage(),
+		ExpiresAt:         timeOf(h.GetExpiresAt()),
+		IdleAt:            timeOf(h.GetIdleAt()),
 		Ports:             portsOf(h.GetPorts()),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -16,6 +17,7 @@ import (
 // handle is a sandbox as clients see it.
 func handle(v actors.View) *agboxv1.SandboxHandle {
 	return &agboxv1.SandboxHandle{
+		ExpiresAt: deadline(v.ExpiresAt), IdleAt: deadline(v.IdleAt),
 		SandboxId:         v.State.SandboxID,
 		State:             v.State.Phase,
 		LastEventSequence: v.State.Sequence,
@@ -29,6 +31,13 @@ func handle(v actors.View) *agboxv1.SandboxHandle {
 		StateChangedAt:    timestamppb.New(v.State.ChangedAt),
 		Ports:             v.State.Ports,
 	}
+}
+
+func deadline(at time.Time) *timestamppb.Timestamp {
+	if at.IsZero() {
+		return nil
+	}
+	return timestamppb.New(at)
 }
 
 func newestFirst(a, b actors.View) int {
@@ -52,7 +61,7 @@ func (s *Server) status(exec persist.Exec) *agboxv1.ExecStatus {
 		status.State = end.ExecState
 		status.ExitCode, status.Signal = end.ExitCode, end.Signal
 		status.Error, status.ErrorCode = end.ErrorMessage, end.ErrorCode
-		status.StartedAt, status.EndedAt = end.StartedAt, end.EndedAt
+		status.StartedAt, status.EndedAt, status.Resources = end.StartedAt, end.EndedAt, end.Resources
 	}
 	return status
 }
@@ -61,7 +70,7 @@ func (s *Server) status(exec persist.Exec) *agboxv1.ExecStatus {
 func snapshot(v actors.View) []*agboxv1.SandboxEvent {
 	state := v.State
 	phase := &agboxv1.SandboxPhaseDetails{ErrorCode: state.ErrorCode, ErrorMessage: state.ErrorMessage}
-	if state.Operation == lifecycle.Stopping || state.Phase == lifecycle.Stopped ||
+	if state.Operation == lifecycle.Stopping || state.Operation == lifecycle.Killing || state.Phase == lifecycle.Stopped ||
 		state.Phase == lifecycle.Deleting || state.Phase == lifecycle.Deleted {
 		phase.Reason = state.Reason
 	}
@@ -88,9 +97,14 @@ func snapshot(v actors.View) []*agboxv1.SandboxEvent {
 
 func snapshotKind(state lifecycle.State) agboxv1.EventType {
 	switch state.Phase {
-	case lifecycle.Ready:
-		if state.Operation == lifecycle.Stopping {
+	case lifecycle.Ready, lifecycle.Paused, lifecycle.Draining:
+		switch {
+		case state.Operation == lifecycle.Stopping, state.Operation == lifecycle.Killing:
 			return agboxv1.EventType_SANDBOX_STOP_REQUESTED
+		case state.Phase == lifecycle.Paused:
+			return agboxv1.EventType_SANDBOX_PAUSED
+		case state.Phase == lifecycle.Draining:
+			return agboxv1.EventType_SANDBOX_DRAIN_REQUESTED
 		}
 		return agboxv1.EventType_SANDBOX_READY
 	case lifecycle.Failed:

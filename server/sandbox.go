@@ -106,7 +106,15 @@ func (s *Server) ResumeSandbox(ctx context.Context, req *agboxv1.ResumeSandboxRe
 }
 
 func (s *Server) StopSandbox(ctx context.Context, req *agboxv1.StopSandboxRequest) (*agboxv1.AcceptedResponse, error) {
-	return s.request(ctx, req.SandboxId, lifecycle.Stop{Reason: lifecycle.ReasonStopRequested})
+	if err := spec.ValidateDuration("grace", req.Grace); err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	stop := lifecycle.Stop{Reason: lifecycle.ReasonStopRequested, Force: req.Force}
+	if req.Grace != nil {
+		grace := req.Grace.AsDuration()
+		stop.Grace = &grace
+	}
+	return s.request(ctx, req.SandboxId, stop)
 }
 
 func (s *Server) DeleteSandbox(ctx context.Context, req *agboxv1.DeleteSandboxRequest) (*agboxv1.AcceptedResponse, error) {

@@ -44,6 +44,8 @@ type Config struct {
 type Runtime interface {
 	ExecLogs(sandboxID, execID string) (stdout, stderr string)
 	Isolated() (bool, string)
+	Stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error)
+	Engine(ctx context.Context) (actors.Engine, error)
 }
 
 // Limits on clients. They are far above what programs need, and keep one that has gone wrong from taking the daemon's

@@ -159,8 +159,16 @@ func (r *Runtime) Lose(sandboxID, service string) {
 	r.watch <- func(w actors.Watcher) { w.Ended(sandboxID) }
 }
 
-func (r *Runtime) Stop(ctx context.Context, id string) error {
+func (r *Runtime) Stop(ctx context.Context, id string, _ *time.Duration) error {
 	return r.operate(ctx, "stop", id, false)
+}
+
+func (r *Runtime) Pause(ctx context.Context, id string) error {
+	return r.operate(ctx, "pause", id, true)
+}
+
+func (r *Runtime) Unpause(ctx context.Context, id string) error {
+	return r.operate(ctx, "unpause", id, true)
 }
 
 func (r *Runtime) Remove(ctx context.Context, id string) error {
@@ -188,6 +196,19 @@ func (r *Runtime) Observe(_ context.Context, id string, _ *agboxv1.CreateSpec) (
 }
 
 func (r *Runtime) Isolated() (bool, string) { return true, "" }
+
+func (r *Runtime) Engine(context.Context) (actors.Engine, error) {
+	return actors.Engine{Version: "fake", SubnetsTotal: 1}, nil
+}
+
+func (r *Runtime) Stats(_ context.Context, id string) ([]*agboxv1.ContainerStats, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.running[id] {
+		return nil, nil
+	}
+	return []*agboxv1.ContainerStats{{Pids: 1}}, nil
+}
 
 func (r *Runtime) Attach(string) error { return nil }
 

@@ -12,6 +12,10 @@ const (
 	ReasonIdleTTL         = "idle_ttl"
 	ReasonDeleteRequested = "delete_requested"
 	ReasonCleanupTTL      = "cleanup_ttl"
+	ReasonMaxDuration     = "max_duration"
+	ReasonDrained         = "drained"
+	ReasonDrainDeadline   = "drain_deadline"
+	ReasonPauseRequested  = "pause_requested"
 )
 
 // Error codes that FAILED and EXEC_FAILED events carry, beside those of the runtime.
@@ -20,6 +24,7 @@ const (
 	CodeResumeFailed        = "SANDBOX_RESUME_FAILED"
 	CodeStopFailed          = "SANDBOX_STOP_FAILED"
 	CodeDeleteFailed        = "SANDBOX_DELETE_FAILED"
+	CodePauseFailed         = "SANDBOX_PAUSE_FAILED"
 	CodeContainerNotRunning = "CONTAINER_NOT_RUNNING"
 	CodeExecResultLost      = "EXEC_RESULT_LOST"
 	CodeExecStartFailed     = "EXEC_START_FAILED"
@@ -36,8 +41,24 @@ type Command interface{ command() }
 type (
 	Create struct{}
 	Resume struct{}
-	Stop   struct{ Reason string }
-	Delete struct{ Reason string }
+	// Stop ends every process: those that get TERM have Grace until KILL, nil for the daemon's own. With Force all get
+	// KILL at once, also in a stop that is under way.
+	Stop struct {
+		Reason string
+		Force  bool
+		Grace  *time.Duration
+	}
+	Delete  struct{ Reason string }
+	Pause   struct{ Reason string }
+	Unpause struct{}
+	// Drain stops the sandbox once no exec runs any more, or at Until, zero for never.
+	Drain struct{ Until time.Time }
+	// Extend sets what is not nil: the end of the sandbox, zero for none, and its idle time, 0 for never. It counts as
+	// activity.
+	Extend struct {
+		ExpiresAt *time.Time
+		IdleTTL   *time.Duration
+	}
 	// StartExec names an exec id that was never used.
 	StartExec struct{ ExecID string }
 	// CancelExec records nothing by itself: the end of the exec does.
@@ -75,6 +96,8 @@ type (
 		ExecID string
 		Result ExecResult
 	}
+	// DrainExpired tells that the time for draining is over.
+	DrainExpired struct{}
 	// Quarantined gives a sandbox up whose actor crashes again and again.
 	Quarantined struct{ Message string }
 )
@@ -88,12 +111,18 @@ type ExecResult struct {
 	// Code and Message are set when it FAILED, and may explain a CANCELLED.
 	Code, Message  string
 	Started, Ended time.Time // zero when not known
+	Resources      *agboxv1.ExecResources
 }
 
 func (Create) command()          {}
 func (Resume) command()          {}
 func (Stop) command()            {}
 func (Delete) command()          {}
+func (Pause) command()           {}
+func (Unpause) command()         {}
+func (Drain) command()           {}
+func (Extend) command()          {}
+func (DrainExpired) command()    {}
 func (StartExec) command()       {}
 func (CancelExec) command()      {}
 func (Preparing) command()       {}

@@ -1,12 +1,14 @@
 package lifecycle
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -41,6 +43,18 @@ func (d *decision) decide(c Command) error {
 		return d.stop(c)
 	case Delete:
 		return d.delete(c)
+	case Pause:
+		return d.pause(c)
+	case Unpause:
+		return d.unpause()
+	case Drain:
+		return d.drain(c)
+	case Extend:
+		return d.extend(c)
+	case DrainExpired:
+		if d.state.Phase == Draining && d.state.Operation == NoOperation {
+			d.requestStop(Stop{Reason: ReasonDrainDeadline})
+		}
 	case StartExec:
 		return d.startExec(c)
 	case CancelExec:
@@ -53,7 +67,7 @@ func (d *decision) decide(c Command) error {
 				&agboxv1.SandboxPhaseDetails{Phase: c.Phase, Image: c.Image, BytesDone: c.Done, BytesTotal: c.Total})
 		}
 	case ServiceReported:
-		if d.state.Phase == Pending || d.state.Phase == Ready {
+		if d.state.Phase == Pending || d.state.Up() {
 			d.serviceReported(c)
 		}
 	case OperationDone:
@@ -65,22 +79,23 @@ func (d *decision) decide(c Command) error {
 			d.operationFailed(c)
 		}
 	case Died:
-		if d.state.Phase == Ready && d.state.Operation == NoOperation {
+		if d.state.Up() && d.state.Operation == NoOperation {
 			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
 				"the sandbox ended while the command ran: "+c.Message)
 			d.fail(c.Code, c.Message)
 		}
 	case CommandEnded:
-		if d.state.Phase == Ready && !d.state.CommandEnded {
+		if d.state.Up() && !d.state.CommandEnded {
 			d.commandEnded(c)
 		}
 	case ExecEnded:
 		if _, running := d.state.Running[c.ExecID]; running {
 			d.execEnded(c.ExecID, c.Result)
+			d.drained()
 		}
 	case Quarantined:
 		switch d.state.Phase {
-		case Pending, Ready, Stopped, Deleting:
+		case Pending, Ready, Paused, Draining, Stopped, Deleting:
 			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, c.Message)
 			d.fail(CodeCrashLoop, c.Message)
 		}
@@ -107,13 +122,73 @@ func (d *decision) resume() error {
 }
 
 func (d *decision) stop(c Stop) error {
-	if d.state.Phase == Ready && d.state.Operation == Stopping {
+	switch {
+	case !d.state.Up():
+		return d.wrongState("stop", "only a sandbox that is READY, PAUSED or DRAINING can be stopped")
+	case d.state.Operation == Killing, d.state.Operation == Stopping && !c.Force:
 		return d.wrongState("stop", "it is being stopped already: wait for SANDBOX_STOPPED")
+	case d.state.Operation == Pausing, d.state.Operation == Unpausing:
+		return d.wrongState("stop", "it is being paused or unpaused: try again in a moment")
 	}
-	if d.state.Phase != Ready {
-		return d.wrongState("stop", "only a READY sandbox can be stopped")
+	d.requestStop(c)
+	return nil
+}
+
+func (d *decision) requestStop(c Stop) {
+	details := &agboxv1.SandboxPhaseDetails{Reason: c.Reason, Force: c.Force}
+	if c.Grace != nil {
+		details.Grace = durationpb.New(*c.Grace)
 	}
-	d.emitPhase(agboxv1.EventType_SANDBOX_STOP_REQUESTED, Ready, &agboxv1.SandboxPhaseDetails{Reason: c.Reason})
+	d.emitPhase(agboxv1.EventType_SANDBOX_STOP_REQUESTED, d.state.Phase, details)
+}
+
+func (d *decision) pause(c Pause) error {
+	if d.state.Phase != Ready || d.state.Operation != NoOperation {
+		return d.wrongState("pause", "only a READY sandbox can be paused")
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_PAUSE_REQUESTED, Ready, &agboxv1.SandboxPhaseDetails{Reason: c.Reason})
+	return nil
+}
+
+func (d *decision) unpause() error {
+	if d.state.Phase != Paused || d.state.Operation != NoOperation {
+		return d.wrongState("unpause", "only a PAUSED sandbox can be unpaused")
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSE_REQUESTED, Paused, &agboxv1.SandboxPhaseDetails{})
+	return nil
+}
+
+func (d *decision) drain(c Drain) error {
+	if d.state.Phase != Ready || d.state.Operation != NoOperation {
+		return d.wrongState("drain", "only a READY sandbox can be drained")
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_DRAIN_REQUESTED, Draining, &agboxv1.SandboxPhaseDetails{DrainUntil: timestamp(c.Until)})
+	d.drained()
+	return nil
+}
+
+// drained goes on with the stop when nothing runs any more.
+func (d *decision) drained() {
+	if d.state.Phase == Draining && d.state.Operation == NoOperation && len(d.state.Running) == 0 {
+		d.requestStop(Stop{Reason: ReasonDrained})
+	}
+}
+
+func (d *decision) extend(c Extend) error {
+	switch d.state.Phase {
+	case None, Deleting, Deleted:
+		return d.wrongState("extend", "it is or is being deleted")
+	}
+	details := &agboxv1.SandboxPhaseDetails{}
+	if c.ExpiresAt != nil {
+		if details.ExpiresAt = timestamp(*c.ExpiresAt); details.ExpiresAt == nil {
+			details.ExpiresAt = &timestamppb.Timestamp{} // none
+		}
+	}
+	if c.IdleTTL != nil {
+		details.IdleTtl = durationpb.New(*c.IdleTTL)
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_EXTENDED, d.state.Phase, details)
 	return nil
 }
 
@@ -153,8 +228,13 @@ func (d *decision) wrongState(verb, rule string) error {
 // label names the state for a person, an operation that has not shown in the phase included.
 func (s State) label() string {
 	name := strings.TrimPrefix(s.Phase.String(), "SANDBOX_STATE_")
-	if s.Phase == Ready && s.Operation == Stopping {
+	switch {
+	case s.Up() && (s.Operation == Stopping || s.Operation == Killing):
 		return name + " and stopping"
+	case s.Operation == Pausing:
+		return name + " and being paused"
+	case s.Operation == Unpausing:
+		return name + " and being unpaused"
 	}
 	return name
 }
@@ -165,6 +245,10 @@ func (s State) way() string {
 		return "; wait for SANDBOX_READY"
 	case Stopped:
 		return "; resume it first"
+	case Paused:
+		return "; unpause it first"
+	case Draining:
+		return "; it takes no more commands before it is stopped"
 	case Failed:
 		return "; it failed: " + s.ErrorMessage
 	}
@@ -189,7 +273,11 @@ func (d *decision) operationDone(ports []*agboxv1.PublishedPort) {
 	switch d.state.Operation {
 	case Creating, Resuming:
 		d.emitPhase(agboxv1.EventType_SANDBOX_READY, Ready, &agboxv1.SandboxPhaseDetails{Ports: ports})
-	case Stopping:
+	case Pausing:
+		d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, details)
+	case Unpausing:
+		d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, &agboxv1.SandboxPhaseDetails{})
+	case Stopping, Killing:
 		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was stopped while the command ran")
 		d.emitPhase(agboxv1.EventType_SANDBOX_STOPPED, Stopped, details)
 	case Removing:
@@ -200,7 +288,7 @@ func (d *decision) operationDone(ports []*agboxv1.PublishedPort) {
 
 func (d *decision) commandEnded(c CommandEnded) {
 	r := c.Result
-	d.emit(&event{EventType: agboxv1.EventType_SANDBOX_COMMAND_ENDED, SandboxState: Ready, Details: &agboxv1.SandboxEvent_Command{
+	d.emit(&event{EventType: agboxv1.EventType_SANDBOX_COMMAND_ENDED, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Command{
 		Command: &agboxv1.CommandEventDetails{
 			ExitCode: r.ExitCode, Signal: r.Signal, ErrorCode: r.Code, ErrorMessage: r.Message,
 			StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended),
@@ -223,9 +311,17 @@ func (d *decision) commandEnded(c CommandEnded) {
 
 func (d *decision) operationFailed(c OperationFailed) {
 	code := c.Code
+	switch c.Operation { // what could not be paused goes on, what could not be unpaused stays
+	case Pausing:
+		d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, &agboxv1.SandboxPhaseDetails{ErrorCode: cmp.Or(code, CodePauseFailed), ErrorMessage: c.Message})
+		return
+	case Unpausing:
+		d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, &agboxv1.SandboxPhaseDetails{ErrorCode: cmp.Or(code, CodePauseFailed), ErrorMessage: c.Message})
+		return
+	}
 	if code == "" {
 		code = map[Operation]string{Creating: CodeCreateFailed, Resuming: CodeResumeFailed,
-			Stopping: CodeStopFailed, Removing: CodeDeleteFailed}[c.Operation]
+			Stopping: CodeStopFailed, Killing: CodeStopFailed, Removing: CodeDeleteFailed}[c.Operation]
 	}
 	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
 		"the sandbox failed while the command ran: "+c.Message)
@@ -255,7 +351,7 @@ func (d *decision) execEnded(id string, r ExecResult) {
 	d.emitExec(kind, &agboxv1.ExecEventDetails{
 		ExecId: id, ExitCode: r.ExitCode, Signal: r.Signal, ExecState: r.State,
 		ErrorCode: r.Code, ErrorMessage: r.Message,
-		StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended),
+		StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended), Resources: r.Resources,
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -35,6 +37,32 @@ func Fold(s State, e *event) State {
 		s.CommandEnded, s.ActiveAt = true, at
 	case agboxv1.EventType_SANDBOX_STOP_REQUESTED:
 		s.Operation, s.Reason = Stopping, e.GetSandboxPhase().GetReason()
+		if e.GetSandboxPhase().GetForce() {
+			s.Operation = Killing
+		}
+		s.Grace = duration(e.GetSandboxPhase().GetGrace())
+	case agboxv1.EventType_SANDBOX_PAUSE_REQUESTED:
+		s.Operation, s.Reason = Pausing, e.GetSandboxPhase().GetReason()
+	case agboxv1.EventType_SANDBOX_UNPAUSE_REQUESTED:
+		s.Operation = Unpausing
+	case agboxv1.EventType_SANDBOX_PAUSED, agboxv1.EventType_SANDBOX_UNPAUSED:
+		s.Operation, s.ActiveAt = NoOperation, at
+	case agboxv1.EventType_SANDBOX_DRAIN_REQUESTED:
+		s.DrainUntil = time.Time{}
+		if until := e.GetSandboxPhase().GetDrainUntil(); until != nil {
+			s.DrainUntil = until.AsTime()
+		}
+	case agboxv1.EventType_SANDBOX_EXTENDED:
+		s.ActiveAt = at
+		if expires := e.GetSandboxPhase().GetExpiresAt(); expires != nil {
+			s.Extended, s.ExpiresAt = true, time.Time{}
+			if expires.Seconds != 0 {
+				s.ExpiresAt = expires.AsTime()
+			}
+		}
+		if ttl := e.GetSandboxPhase().GetIdleTtl(); ttl != nil {
+			s.IdleTTL = duration(ttl)
+		}
 	case agboxv1.EventType_SANDBOX_DELETE_REQUESTED:
 		s.Operation, s.Reason = Removing, e.GetSandboxPhase().GetReason()
 		s.ErrorCode, s.ErrorMessage = "", ""
@@ -50,10 +78,18 @@ func Fold(s State, e *event) State {
 		s.ActiveAt = at
 		s.Running = without(s.Running, e.GetExec().GetExecId())
 	}
-	if s.Phase != Ready {
+	if !s.Up() {
 		s.Ports = nil
 	}
 	return s
+}
+
+func duration(d *durationpb.Duration) *time.Duration {
+	if d == nil {
+		return nil
+	}
+	value := d.AsDuration()
+	return &value
 }
 
 // put returns a copy of m that has the entry.

@@ -59,6 +59,11 @@ var states = []struct {
 	{"stopped", stopped()},
 	{"resuming", stopped(lifecycle.Resume{})},
 	{"ended", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.CommandEnded{Result: finished})},
+	{"pausing", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Pause{})},
+	{"paused", paused()},
+	{"unpausing", paused(lifecycle.Unpause{})},
+	{"draining", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Drain{})},
+	{"killing", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Stop{}, lifecycle.Stop{Force: true})},
 	{"failed", []lifecycle.Command{lifecycle.Create{}, lifecycle.OperationFailed{Operation: lifecycle.Creating, Message: "no image"}}},
 	{"deleting", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Delete{Reason: "delete_requested"})},
 	{"deleted", ready(lifecycle.Delete{Reason: "delete_requested"}, lifecycle.OperationDone{Operation: lifecycle.Removing})},
@@ -66,6 +71,10 @@ var states = []struct {
 
 func ready(more ...lifecycle.Command) []lifecycle.Command {
 	return append([]lifecycle.Command{lifecycle.Create{}, lifecycle.OperationDone{Operation: lifecycle.Creating}}, more...)
+}
+
+func paused(more ...lifecycle.Command) []lifecycle.Command {
+	return append(ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Pause{}, lifecycle.OperationDone{Operation: lifecycle.Pausing}), more...)
 }
 
 func stopped(more ...lifecycle.Command) []lifecycle.Command {
@@ -82,22 +91,39 @@ var decisions = []struct {
 	{lifecycle.Create{}, map[string]string{"none": "ACCEPTED", "*": "refused: exists"}},
 	{lifecycle.Resume{}, map[string]string{"none": "refused: not found", "stopped": "ACCEPTED", "*": "refused: invalid state"}},
 	{lifecycle.Stop{Reason: "stop_requested"}, map[string]string{
-		"none": "refused: not found", "ready": "STOP_REQUESTED", "running": "STOP_REQUESTED", "ended": "STOP_REQUESTED", "*": "refused: invalid state"}},
+		"none": "refused: not found", "ready": "STOP_REQUESTED", "running": "STOP_REQUESTED", "ended": "STOP_REQUESTED", "paused": "STOP_REQUESTED", "draining": "STOP_REQUESTED", "*": "refused: invalid state"}},
 	{lifecycle.Delete{Reason: "delete_requested"}, map[string]string{
 		"none": "refused: not found", "deleting": "-", "deleted": "-", "*": "DELETE_REQUESTED"}},
+	{lifecycle.Stop{Force: true}, map[string]string{
+		"none": "refused: not found", "ready": "STOP_REQUESTED", "running": "STOP_REQUESTED", "ended": "STOP_REQUESTED",
+		"paused": "STOP_REQUESTED", "draining": "STOP_REQUESTED", "stopping": "STOP_REQUESTED", "*": "refused: invalid state"}},
+	{lifecycle.Pause{}, map[string]string{"none": "refused: not found",
+		"ready": "PAUSE_REQUESTED", "running": "PAUSE_REQUESTED", "ended": "PAUSE_REQUESTED", "*": "refused: invalid state"}},
+	{lifecycle.Unpause{}, map[string]string{"none": "refused: not found", "paused": "UNPAUSE_REQUESTED", "*": "refused: invalid state"}},
+	{lifecycle.Drain{}, map[string]string{"none": "refused: not found",
+		"ready": "DRAIN_REQUESTED STOP_REQUESTED", "running": "DRAIN_REQUESTED", "ended": "DRAIN_REQUESTED", "*": "refused: invalid state"}},
+	{lifecycle.DrainExpired{}, map[string]string{"draining": "STOP_REQUESTED", "*": "-"}},
+	{lifecycle.Extend{}, map[string]string{"none": "refused: not found", "deleting": "refused: invalid state",
+		"deleted": "refused: invalid state", "*": "EXTENDED"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Pausing}, map[string]string{"pausing": "PAUSED", "*": "-"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Unpausing}, map[string]string{"unpausing": "UNPAUSED", "*": "-"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Killing}, map[string]string{"killing": "EXEC_CANCELLED STOPPED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Pausing}, map[string]string{"pausing": "UNPAUSED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Unpausing}, map[string]string{"unpausing": "PAUSED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Killing}, map[string]string{"killing": "EXEC_FAILED FAILED", "*": "-"}},
 	{lifecycle.StartExec{ExecID: "exec-2"}, map[string]string{
 		"ready": "EXEC_STARTED", "running": "EXEC_STARTED", "ended": "EXEC_STARTED", "*": "refused: not ready"}},
 	{lifecycle.StartExec{ExecID: "exec-1"}, map[string]string{
 		"ready": "EXEC_STARTED", "running": "refused: exec exists", "ended": "refused: exec exists", "*": "refused: not ready"}},
 	{lifecycle.CancelExec{ExecID: "exec-1"}, map[string]string{
-		"running": "-", "ended": "-", "stopping": "-", "deleting": "-", "*": "refused: exec not running"}},
+		"running": "-", "ended": "-", "stopping": "-", "deleting": "-", "pausing": "-", "paused": "-", "unpausing": "-", "draining": "-", "killing": "-", "*": "refused: exec not running"}},
 	{lifecycle.Preparing{Phase: "materialize"}, map[string]string{"creating": "PREPARING", "resuming": "PREPARING", "*": "-"}},
 	{lifecycle.ServiceReported{Service: "db"}, map[string]string{
 		"creating": "SERVICE_READY", "resuming": "SERVICE_READY", "ready": "SERVICE_READY", "running": "SERVICE_READY", "ended": "SERVICE_READY",
-		"stopping": "SERVICE_READY", "*": "-"}},
+		"stopping": "SERVICE_READY", "pausing": "SERVICE_READY", "paused": "SERVICE_READY", "unpausing": "SERVICE_READY", "draining": "SERVICE_READY", "killing": "SERVICE_READY", "*": "-"}},
 	{lifecycle.ServiceReported{Service: "db", Code: "UNHEALTHY"}, map[string]string{
 		"creating": "SERVICE_FAILED", "resuming": "SERVICE_FAILED", "ready": "SERVICE_FAILED", "running": "SERVICE_FAILED", "ended": "SERVICE_FAILED",
-		"stopping": "SERVICE_FAILED", "*": "-"}},
+		"stopping": "SERVICE_FAILED", "pausing": "SERVICE_FAILED", "paused": "SERVICE_FAILED", "unpausing": "SERVICE_FAILED", "draining": "SERVICE_FAILED", "killing": "SERVICE_FAILED", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Creating}, map[string]string{"creating": "READY", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Resuming}, map[string]string{"resuming": "READY", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Stopping}, map[string]string{"stopping": "EXEC_CANCELLED STOPPED", "*": "-"}},
@@ -109,16 +135,16 @@ var decisions = []struct {
 	{lifecycle.OperationDone{}, map[string]string{"*": "-"}},
 	{lifecycle.OperationFailed{}, map[string]string{"*": "-"}},
 	{lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"}, map[string]string{
-		"ready": "FAILED", "running": "EXEC_FAILED FAILED", "ended": "EXEC_FAILED FAILED", "*": "-"}},
+		"ready": "FAILED", "running": "EXEC_FAILED FAILED", "ended": "EXEC_FAILED FAILED", "paused": "EXEC_FAILED FAILED", "draining": "EXEC_FAILED FAILED", "*": "-"}},
 	{lifecycle.CommandEnded{Result: finished, Fails: true}, map[string]string{
-		"ready": "COMMAND_ENDED FAILED", "running": "COMMAND_ENDED EXEC_FAILED FAILED", "ended": "-", "stopping": "COMMAND_ENDED", "*": "-"}},
+		"ready": "COMMAND_ENDED FAILED", "running": "COMMAND_ENDED EXEC_FAILED FAILED", "ended": "-", "stopping": "COMMAND_ENDED", "paused": "COMMAND_ENDED EXEC_FAILED FAILED", "draining": "COMMAND_ENDED EXEC_FAILED FAILED", "pausing": "COMMAND_ENDED", "unpausing": "COMMAND_ENDED", "killing": "COMMAND_ENDED", "*": "-"}},
 	{lifecycle.CommandEnded{Result: finished}, map[string]string{
-		"ready": "COMMAND_ENDED", "running": "COMMAND_ENDED", "ended": "-", "stopping": "COMMAND_ENDED", "*": "-"}},
+		"ready": "COMMAND_ENDED", "running": "COMMAND_ENDED", "ended": "-", "stopping": "COMMAND_ENDED", "pausing": "COMMAND_ENDED", "paused": "COMMAND_ENDED", "unpausing": "COMMAND_ENDED", "draining": "COMMAND_ENDED", "killing": "COMMAND_ENDED", "*": "-"}},
 	{lifecycle.Quarantined{Message: "crashed"}, map[string]string{
 		"none": "-", "failed": "-", "deleted": "-", "running": "EXEC_FAILED FAILED", "ended": "EXEC_FAILED FAILED", "stopping": "EXEC_FAILED FAILED",
-		"deleting": "EXEC_FAILED FAILED", "*": "FAILED"}},
+		"deleting": "EXEC_FAILED FAILED", "pausing": "EXEC_FAILED FAILED", "paused": "EXEC_FAILED FAILED", "unpausing": "EXEC_FAILED FAILED", "draining": "EXEC_FAILED FAILED", "killing": "EXEC_FAILED FAILED", "*": "FAILED"}},
 	{lifecycle.ExecEnded{ExecID: "exec-1", Result: finished}, map[string]string{
-		"running": "EXEC_FINISHED", "ended": "EXEC_FINISHED", "stopping": "EXEC_FINISHED", "deleting": "EXEC_FINISHED", "*": "-"}},
+		"running": "EXEC_FINISHED", "ended": "EXEC_FINISHED", "stopping": "EXEC_FINISHED", "deleting": "EXEC_FINISHED", "pausing": "EXEC_FINISHED", "paused": "EXEC_FINISHED", "unpausing": "EXEC_FINISHED", "draining": "EXEC_FINISHED STOP_REQUESTED", "killing": "EXEC_FINISHED", "*": "-"}},
 }
 
 var refusals = map[string]error{
@@ -251,5 +277,18 @@ func TestPortsAndCommand(t *testing.T) {
 	s.must(t, lifecycle.CommandEnded{Result: lifecycle.ExecResult{Signal: 9, ExitCode: 137}, Fails: true})
 	if s.state.ErrorCode != lifecycle.CodeCrashed || !strings.Contains(s.state.ErrorMessage, "signal 9") {
 		t.Errorf("FAILED says %s: %s", s.state.ErrorCode, s.state.ErrorMessage)
+	}
+}
+
+// TestDeadlinesAreExtended: what an Extend sets is in force, and what it leaves out stays.
+func TestDeadlinesAreExtended(t *testing.T) {
+	expires, ttl := start.Add(time.Hour), time.Minute
+	s := newSandbox().must(t, ready(lifecycle.Extend{ExpiresAt: &expires}, lifecycle.Extend{IdleTTL: &ttl})...)
+	if !s.state.Extended || !s.state.ExpiresAt.Equal(expires) || s.state.IdleTTL == nil || *s.state.IdleTTL != ttl || !s.state.ActiveAt.Equal(s.now) {
+		t.Errorf("the state is %+v", s.state)
+	}
+	s.must(t, lifecycle.Extend{ExpiresAt: &time.Time{}})
+	if !s.state.Extended || !s.state.ExpiresAt.IsZero() {
+		t.Errorf("a deadline that was taken away is %v", s.state.ExpiresAt)
 	}
 }

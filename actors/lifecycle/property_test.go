@@ -13,7 +13,7 @@ import (
 
 func anyCommand(t *rapid.T) lifecycle.Command {
 	exec := rapid.SampledFrom([]string{"exec-1", "exec-2", "exec-3"}).Draw(t, "exec")
-	operation := lifecycle.Operation(rapid.IntRange(0, int(lifecycle.Removing)).Draw(t, "operation"))
+	operation := lifecycle.Operation(rapid.IntRange(0, int(lifecycle.Killing)).Draw(t, "operation"))
 	return rapid.SampledFrom([]lifecycle.Command{
 		lifecycle.Create{}, lifecycle.Resume{}, lifecycle.Stop{Reason: "stop_requested"}, lifecycle.Delete{Reason: "delete_requested"},
 		lifecycle.StartExec{ExecID: exec}, lifecycle.CancelExec{ExecID: exec},
@@ -21,7 +21,8 @@ func anyCommand(t *rapid.T) lifecycle.Command {
 		lifecycle.Preparing{Phase: "materialize"}, lifecycle.ServiceReported{Service: "db"},
 		lifecycle.OperationDone{Operation: operation}, lifecycle.OperationDone{Operation: operation},
 		lifecycle.OperationFailed{Operation: operation, Message: "m"}, lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"},
-		lifecycle.Quarantined{Message: "crashed"},
+		lifecycle.Quarantined{Message: "crashed"}, lifecycle.Stop{Force: true},
+		lifecycle.Pause{}, lifecycle.Unpause{}, lifecycle.Drain{Until: start}, lifecycle.DrainExpired{}, lifecycle.Extend{ExpiresAt: &start},
 		lifecycle.ServiceReported{Service: exec, Code: "X"}, lifecycle.CommandEnded{Result: finished, Fails: exec == "exec-1"},
 	}).Draw(t, "command")
 }
@@ -39,7 +40,7 @@ func TestInvariants(t *testing.T) {
 			if before.Phase == lifecycle.Deleted && len(events) > 0 {
 				t.Fatalf("events after DELETED: %v", events)
 			}
-			if over := s.state.Phase; over != lifecycle.Ready && over != lifecycle.Deleting && len(s.state.Running) > 0 {
+			if over := s.state.Phase; !s.state.Up() && over != lifecycle.Deleting && len(s.state.Running) > 0 {
 				t.Fatalf("execs run in a sandbox that is %v", over)
 			}
 		}

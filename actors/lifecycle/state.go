@@ -20,6 +20,8 @@ const (
 	Stopped  = agboxv1.SandboxState_SANDBOX_STATE_STOPPED
 	Deleting = agboxv1.SandboxState_SANDBOX_STATE_DELETING
 	Deleted  = agboxv1.SandboxState_SANDBOX_STATE_DELETED
+	Paused   = agboxv1.SandboxState_SANDBOX_STATE_PAUSED
+	Draining = agboxv1.SandboxState_SANDBOX_STATE_DRAINING
 )
 
 // Operation is the work on the runtime that the log has announced and not yet seen the end of. It is what a
@@ -32,10 +34,14 @@ const (
 	Resuming
 	Stopping
 	Removing
+	Pausing
+	Unpausing
+	// Killing is Stopping without grace.
+	Killing
 )
 
 func (o Operation) String() string {
-	return [...]string{"none", "create", "resume", "stop", "delete"}[o]
+	return [...]string{"none", "create", "resume", "stop", "delete", "pause", "unpause", "kill"}[o]
 }
 
 // ServiceState is what the log tells of a service.
@@ -67,6 +73,10 @@ const (
 //	                     └──────── DELETING ─────────────► DELETED
 //	                               Removing  OperationDone
 //
+// Pause leads from READY to PAUSED (over Pausing), Unpause back (over Unpausing); a Stop can come in both. Drain leads from
+// READY to DRAINING, which refuses execs and, when the last one has ended or its time is over, goes on as after a Stop.
+// A Stop with Force replaces one that is under way. Extend changes no phase.
+//
 // Died, or a CommandEnded that fails, leads from READY to FAILED; Quarantined does from every state but DELETED. An
 // operation that ends after a Delete was accepted changes nothing: the log is in DELETING by then. Commands that do not
 // fit are refused; facts that come too late are ignored.
@@ -93,6 +103,19 @@ type State struct {
 	Services     map[string]ServiceState
 	Ports        []*agboxv1.PublishedPort
 	CommandEnded bool
+	// Grace is what the stop in progress leaves to processes, nil for the daemon's own. DrainUntil is when DRAINING ends
+	// at the latest, zero for never.
+	Grace      *time.Duration
+	DrainUntil time.Time
+	// Extended: ExpiresAt is in force, zero for never, in place of what the spec says. IdleTTL is, when it is not nil.
+	Extended  bool
+	ExpiresAt time.Time
+	IdleTTL   *time.Duration
+}
+
+// Up reports whether the sandbox's containers should exist and run, be it frozen.
+func (s State) Up() bool {
+	return s.Phase == Ready || s.Phase == Paused || s.Phase == Draining
 }
 
 // Idle reports whether nothing goes on in the sandbox, so that its idle time counts from ActiveAt.

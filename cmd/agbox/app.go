@@ -66,7 +66,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print responses as JSON, one object per line")
-	root.AddCommand(a.versionCommand(), a.pingCommand(), a.sandboxCommand())
+	root.AddCommand(a.versionCommand(), a.pingCommand(), a.infoCommand(), a.sandboxCommand())
 	return root
 }
 
@@ -77,8 +77,10 @@ func (a *app) sandboxCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.createCommand(), a.listCommand(), a.getCommand(), a.stopCommand(), a.resumeCommand(),
-		a.deleteCommand(), a.execCommand(), a.eventsCommand())
+	cmd.AddCommand(a.createCommand(), a.listCommand(), a.getCommand(), a.stopCommand(), a.resumeCommand(), a.pauseCommand(),
+		a.unpauseCommand(), a.drainCommand(), a.extendCommand(),
+		a.deleteCommand(), a.execCommand(), a.eventsCommand(), a.logsCommand(),
+		a.waitCommand(), a.watchCommand(), a.statsCommand(), a.execsCommand())
 	return cmd
 }
 

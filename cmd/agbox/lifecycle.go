@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -18,7 +19,75 @@ const atOnce = 8
 type transition func(*sdk.Client, context.Context, string, ...sdk.WaitOption) error
 
 func (a *app) stopCommand() *cobra.Command {
-	return a.transitionCommand("stop", "Stop sandboxes; their files stay", (*sdk.Client).Stop)
+	var force bool
+	var grace time.Duration
+	var cmd *cobra.Command
+	cmd = a.transitionCommand("stop", "Stop sandboxes; their files stay",
+		func(c *sdk.Client, ctx context.Context, id string, opts ...sdk.WaitOption) error {
+			switch {
+			case force:
+				return c.Kill(ctx, id, opts...)
+			case cmd.Flags().Changed("grace"):
+				return c.StopWithin(ctx, id, grace, opts...)
+			}
+			return c.Stop(ctx, id, opts...)
+		})
+	cmd.Flags().BoolVar(&force, "force", false, "kill at once, also when a stop hangs")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "time between TERM and KILL (default: agboxd's)")
+	cmd.MarkFlagsMutuallyExclusive("force", "grace")
+	return cmd
+}
+
+func (a *app) pauseCommand() *cobra.Command {
+	return a.transitionCommand("pause", "Freeze sandboxes; their memory stays", (*sdk.Client).Pause)
+}
+
+func (a *app) unpauseCommand() *cobra.Command {
+	return a.transitionCommand("unpause", "Let frozen sandboxes go on", (*sdk.Client).Unpause)
+}
+
+func (a *app) drainCommand() *cobra.Command {
+	var deadline time.Duration
+	cmd := a.transitionCommand("drain", "Stop sandboxes once their commands have ended",
+		func(c *sdk.Client, ctx context.Context, id string, opts ...sdk.WaitOption) error {
+			return c.Drain(ctx, id, deadline, opts...)
+		})
+	cmd.Flags().DurationVar(&deadline, "deadline", 0, "cancel what still runs after so long, 0: never")
+	return cmd
+}
+
+func (a *app) extendCommand() *cobra.Command {
+	var maxDuration, idle time.Duration
+	cmd := &cobra.Command{
+		Use:   "extend SANDBOX",
+		Short: "Give a sandbox more time, from now on",
+		Args:  cobra.ExactArgs(1),
+	}
+	cmd.Flags().DurationVar(&maxDuration, "max-duration", 0, "how long it may exist, 0: for ever")
+	cmd.Flags().DurationVar(&idle, "idle-ttl", 0, "how long it may be idle, 0: for ever")
+	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+		var extension sdk.Extension
+		if cmd.Flags().Changed("max-duration") {
+			extension.MaxDuration = &maxDuration
+		}
+		if cmd.Flags().Changed("idle-ttl") {
+			extension.IdleTTL = &idle
+		}
+		box, err := c.Extend(ctx, args[0], extension)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			resp, err := c.Raw().GetSandbox(ctx, &agboxv1.GetSandboxRequest{SandboxId: box.ID})
+			if err != nil {
+				return err
+			}
+			return a.printJSON(resp)
+		}
+		fmt.Fprintln(a.out, box.ID)
+		return nil
+	})
+	return cmd
 }
 
 func (a *app) resumeCommand() *cobra.Command {

@@ -94,6 +94,9 @@ func (a *app) get(ctx context.Context, c *sdk.Client, id string) error {
 	optional("labels", labelText(box.Labels))
 	optional("services", serviceText(box.RequiredServices))
 	optional("optional services", serviceText(box.OptionalServices))
+	if !box.ExpiresAt.IsZero() {
+		optional("expires", timeText(box.ExpiresAt))
+	}
 	optional("ports", portText(box.Ports))
 	optional("error", strings.TrimSpace(box.ErrorCode+" "+box.ErrorMessage))
 	return a.printTable(rows)

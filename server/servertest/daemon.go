@@ -220,7 +220,7 @@ func (d *Daemon) AwaitMatch(sandboxID string, from uint64, done func(*agboxv1.Sa
 func (d *Daemon) Exec(sandboxID string, command ...string) (end *agboxv1.ExecEventDetails, stdout, stderr string) {
 	d.t.Helper()
 	created := d.Begin(&agboxv1.CreateExecRequest{SandboxId: sandboxID, Command: command})
-	return d.ExecEnd(sandboxID, created.ExecId), d.read(created.StdoutLogPath), d.read(created.StderrLogPath)
+	return d.ExecEnd(sandboxID, created.ExecId), d.Read(created.StdoutLogPath), d.Read(created.StderrLogPath)
 }
 
 // Begin has an exec accepted.
@@ -260,7 +260,8 @@ func (d *Daemon) ExecEnd(sandboxID, execID string) *agboxv1.ExecEventDetails {
 	return events[len(events)-1].GetExec()
 }
 
-func (d *Daemon) read(path string) string {
+// Read returns the text of a file.
+func (d *Daemon) Read(path string) string {
 	d.t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {

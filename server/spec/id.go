@@ -53,6 +53,9 @@ func ValidateExec(req *agboxv1.CreateExecRequest) error {
 	if err := ValidateUser("user", req.GetUser()); err != nil {
 		return err
 	}
+	if err := validateDuration("timeout", req.GetTimeout(), 0); err != nil {
+		return err
+	}
 	return validateEnvs("env_overrides", req.GetEnvOverrides())
 }
 

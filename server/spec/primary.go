@@ -80,6 +80,15 @@ func (r *resolver) primary() error {
 		}
 		s.WorkingDir = clean
 	}
+	if err := oneOf(ReasonOnIdleInvalid, field+".on_idle", s.OnIdle, "stop", "pause", "delete"); err != nil {
+		return err
+	}
+	if err := oneOf(ReasonOnExpiryInvalid, field+".on_expiry", s.OnExpiry, "delete", "stop"); err != nil {
+		return err
+	}
+	if err := validateDuration(field+".max_duration", s.MaxDuration, 0); err != nil {
+		return err
+	}
 	if err := oneOf(ReasonOnCommandEndInvalid, field+".on_command_end", s.OnCommandEnd, "fail", "keep"); err != nil {
 		return err
 	}

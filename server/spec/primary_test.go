@@ -98,6 +98,8 @@ func TestPrimaryRefusals(t *testing.T) {
 		wrong("working_dir with ..", `working_dir: "/a/.."`, spec.ReasonWorkingDirInvalid, "working_dir", `".."`),
 		wrong("working_dir with NUL", `working_dir: "/a\x00"`, spec.ReasonWorkingDirInvalid, "working_dir", "NUL"),
 		wrong("working_dir in /proc", `working_dir: "/proc/self"`, spec.ReasonWorkingDirInvalid, "working_dir", "/proc"),
+		wrong("on_idle", `on_idle: "nap"`, spec.ReasonOnIdleInvalid, "on_idle", "stop, pause, delete"),
+		wrong("on_expiry", `on_expiry: "nap"`, spec.ReasonOnExpiryInvalid, "on_expiry", "delete, stop"),
 		wrong("on_command_end", `command: "x" on_command_end: "restart"`, spec.ReasonOnCommandEndInvalid, "on_command_end", "fail, keep"),
 		wrong("on_command_end without a command", `on_command_end: "keep"`, spec.ReasonOnCommandEndInvalid, "on_command_end", "no command"),
 
@@ -170,9 +172,9 @@ func TestOneForm(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"one form already", `
 			command: "serve" command: "" user: "1000:1000" working_dir: "/srv" on_command_end: "keep" cpu_limit: 0.01 memory_limit: 6291456
-			pids_limit: 4194304 disk_limit: 1048576 gpus: "all" shm_size: 1 read_only_root: true pull_policy: "never"
+			pids_limit: 4194304 disk_limit: 1048576 gpus: "all" shm_size: 1 pull_policy: "never"
 			hostname: "a-1.b" allow_new_privileges: true network {mode: "none"}`, ""},
-		{"defaults by name", `command: "x" on_command_end: "fail" pull_policy: "missing" network {mode: "internet"}`, ""},
+		{"defaults by name", `command: "x" on_idle: "stop" on_expiry: "delete" on_command_end: "fail" pull_policy: "missing" network {mode: "internet"}`, ""},
 		{"limits at their ends", `cpu_limit: 8192 pids_limit: 1 gpus: "2147483647" hostname: "` + strings.Repeat("a", 32) + "." + strings.Repeat("b", 31) + `"`, ""},
 		{"devices", `gpus: "GPU-8f1e,1"`, ""},
 		{"a user by name", `user: "www-data:adm"`, ""},

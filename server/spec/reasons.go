@@ -74,6 +74,10 @@ const (
 	ReasonWorkingDirInvalid   = "WORKING_DIR_INVALID"
 	ReasonOnCommandEndInvalid = "ON_COMMAND_END_INVALID"
 
+	// What is to happen to an idle or expired sandbox, and does not exist.
+	ReasonOnIdleInvalid   = "ON_IDLE_INVALID"
+	ReasonOnExpiryInvalid = "ON_EXPIRY_INVALID"
+
 	// A pull policy that does not exist.
 	ReasonPullPolicyInvalid = "PULL_POLICY_INVALID"
 

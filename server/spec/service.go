@@ -138,6 +138,11 @@ func testMistake(test []string, required bool) string {
 	return fmt.Sprintf("the first word %s is none of CMD, CMD-SHELL and NONE; %s", shown(test[0]), forms)
 }
 
+// ValidateDuration refuses a duration of a request that is negative or none at all. Unset is fine.
+func ValidateDuration(field string, d *durationpb.Duration) error {
+	return validateDuration(field, d, 0)
+}
+
 // validateDuration refuses what is negative, or neither 0 nor at least shortest. Unset is fine.
 func validateDuration(field string, d *durationpb.Duration, shortest time.Duration) error {
 	if d == nil {

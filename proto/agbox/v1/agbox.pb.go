@@ -36,18 +36,22 @@ const (
 	SandboxState_SANDBOX_STATE_STOPPED     SandboxState = 4
 	SandboxState_SANDBOX_STATE_DELETING    SandboxState = 5
 	SandboxState_SANDBOX_STATE_DELETED     SandboxState = 6
+	SandboxState_SANDBOX_STATE_PAUSED      SandboxState = 64
+	SandboxState_SANDBOX_STATE_DRAINING    SandboxState = 65
 )
 
 // Enum value maps for SandboxState.
 var (
 	SandboxState_name = map[int32]string{
-		0: "SANDBOX_STATE_UNSPECIFIED",
-		1: "SANDBOX_STATE_PENDING",
-		2: "SANDBOX_STATE_READY",
-		3: "SANDBOX_STATE_FAILED",
-		4: "SANDBOX_STATE_STOPPED",
-		5: "SANDBOX_STATE_DELETING",
-		6: "SANDBOX_STATE_DELETED",
+		0:  "SANDBOX_STATE_UNSPECIFIED",
+		1:  "SANDBOX_STATE_PENDING",
+		2:  "SANDBOX_STATE_READY",
+		3:  "SANDBOX_STATE_FAILED",
+		4:  "SANDBOX_STATE_STOPPED",
+		5:  "SANDBOX_STATE_DELETING",
+		6:  "SANDBOX_STATE_DELETED",
+		64: "SANDBOX_STATE_PAUSED",
+		65: "SANDBOX_STATE_DRAINING",
 	}
 	SandboxState_value = map[string]int32{
 		"SANDBOX_STATE_UNSPECIFIED": 0,
@@ -57,6 +61,8 @@ var (
 		"SANDBOX_STATE_STOPPED":     4,
 		"SANDBOX_STATE_DELETING":    5,
 		"SANDBOX_STATE_DELETED":     6,
+		"SANDBOX_STATE_PAUSED":      64,
+		"SANDBOX_STATE_DRAINING":    65,
 	}
 )
 
@@ -106,7 +112,13 @@ const (
 	EventType_SANDBOX_SERVICE_READY    EventType = 13
 	EventType_SANDBOX_SERVICE_FAILED   EventType = 14
 	// The primary's own command (CreateSpec.command) ended.
-	EventType_SANDBOX_COMMAND_ENDED EventType = 64
+	EventType_SANDBOX_COMMAND_ENDED     EventType = 64
+	EventType_SANDBOX_PAUSE_REQUESTED   EventType = 65
+	EventType_SANDBOX_PAUSED            EventType = 66
+	EventType_SANDBOX_UNPAUSE_REQUESTED EventType = 67
+	EventType_SANDBOX_UNPAUSED          EventType = 68
+	EventType_SANDBOX_DRAIN_REQUESTED   EventType = 69
+	EventType_SANDBOX_EXTENDED          EventType = 70
 )
 
 // Enum value maps for EventType.
@@ -128,24 +140,36 @@ var (
 		13: "SANDBOX_SERVICE_READY",
 		14: "SANDBOX_SERVICE_FAILED",
 		64: "SANDBOX_COMMAND_ENDED",
+		65: "SANDBOX_PAUSE_REQUESTED",
+		66: "SANDBOX_PAUSED",
+		67: "SANDBOX_UNPAUSE_REQUESTED",
+		68: "SANDBOX_UNPAUSED",
+		69: "SANDBOX_DRAIN_REQUESTED",
+		70: "SANDBOX_EXTENDED",
 	}
 	EventType_value = map[string]int32{
-		"EVENT_TYPE_UNSPECIFIED":   0,
-		"SANDBOX_ACCEPTED":         1,
-		"SANDBOX_PREPARING":        2,
-		"SANDBOX_READY":            3,
-		"SANDBOX_FAILED":           4,
-		"SANDBOX_STOP_REQUESTED":   5,
-		"SANDBOX_STOPPED":          6,
-		"SANDBOX_DELETE_REQUESTED": 7,
-		"SANDBOX_DELETED":          8,
-		"EXEC_STARTED":             9,
-		"EXEC_FINISHED":            10,
-		"EXEC_FAILED":              11,
-		"EXEC_CANCELLED":           12,
-		"SANDBOX_SERVICE_READY":    13,
-		"SANDBOX_SERVICE_FAILED":   14,
-		"SANDBOX_COMMAND_ENDED":    64,
+		"EVENT_TYPE_UNSPECIFIED":    0,
+		"SANDBOX_ACCEPTED":          1,
+		"SANDBOX_PREPARING":         2,
+		"SANDBOX_READY":             3,
+		"SANDBOX_FAILED":            4,
+		"SANDBOX_STOP_REQUESTED":    5,
+		"SANDBOX_STOPPED":           6,
+		"SANDBOX_DELETE_REQUESTED":  7,
+		"SANDBOX_DELETED":           8,
+		"EXEC_STARTED":              9,
+		"EXEC_FINISHED":             10,
+		"EXEC_FAILED":               11,
+		"EXEC_CANCELLED":            12,
+		"SANDBOX_SERVICE_READY":     13,
+		"SANDBOX_SERVICE_FAILED":    14,
+		"SANDBOX_COMMAND_ENDED":     64,
+		"SANDBOX_PAUSE_REQUESTED":   65,
+		"SANDBOX_PAUSED":            66,
+		"SANDBOX_UNPAUSE_REQUESTED": 67,
+		"SANDBOX_UNPAUSED":          68,
+		"SANDBOX_DRAIN_REQUESTED":   69,
+		"SANDBOX_EXTENDED":          70,
 	}
 )
 
@@ -991,6 +1015,11 @@ type CreateSpec struct {
 	CapAdd []string `protobuf:"bytes,80,rep,name=cap_add,json=capAdd,proto3" json:"cap_add,omitempty"`
 	// Lets setuid programs such as sudo work.
 	AllowNewPrivileges bool `protobuf:"varint,81,opt,name=allow_new_privileges,json=allowNewPrivileges,proto3" json:"allow_new_privileges,omitempty"`
+	// How long the sandbox may exist; omitted: for ever. Then on_expiry happens: "delete" (or omitted) or "stop".
+	MaxDuration *durationpb.Duration `protobuf:"bytes,83,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
+	OnExpiry    string               `protobuf:"bytes,84,opt,name=on_expiry,json=onExpiry,proto3" json:"on_expiry,omitempty"`
+	// What happens to an idle sandbox: "stop" (or omitted), "pause" or "delete".
+	OnIdle string `protobuf:"bytes,85,opt,name=on_idle,json=onIdle,proto3" json:"on_idle,omitempty"`
 	// What the end of command means: "fail" (or omitted), the sandbox becomes FAILED with SANDBOX_CRASHED, whatever the
 	// exit code; "keep", it stays READY.
 	OnCommandEnd  string `protobuf:"bytes,82,opt,name=on_command_end,json=onCommandEnd,proto3" json:"on_command_end,omitempty"`
@@ -1217,6 +1246,27 @@ func (x *CreateSpec) GetAllowNewPrivileges() bool {
 	return false
 }
 
+func (x *CreateSpec) GetMaxDuration() *durationpb.Duration {
+	if x != nil {
+		return x.MaxDuration
+	}
+	return nil
+}
+
+func (x *CreateSpec) GetOnExpiry() string {
+	if x != nil {
+		return x.OnExpiry
+	}
+	return ""
+}
+
+func (x *CreateSpec) GetOnIdle() string {
+	if x != nil {
+		return x.OnIdle
+	}
+	return ""
+}
+
 func (x *CreateSpec) GetOnCommandEnd() string {
 	if x != nil {
 		return x.OnCommandEnd
@@ -1239,7 +1289,10 @@ type SandboxHandle struct {
 	ErrorMessage   string                 `protobuf:"bytes,10,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
 	StateChangedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=state_changed_at,json=stateChangedAt,proto3" json:"state_changed_at,omitempty"`
 	// Set while the sandbox is READY.
-	Ports         []*PublishedPort `protobuf:"bytes,64,rep,name=ports,proto3" json:"ports,omitempty"`
+	Ports []*PublishedPort `protobuf:"bytes,64,rep,name=ports,proto3" json:"ports,omitempty"`
+	// When max_duration ends, and when the sandbox counts as idle if nothing happens until then; unset: never.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,65,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	IdleAt        *timestamppb.Timestamp `protobuf:"bytes,66,opt,name=idle_at,json=idleAt,proto3" json:"idle_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1358,6 +1411,20 @@ func (x *SandboxHandle) GetPorts() []*PublishedPort {
 	return nil
 }
 
+func (x *SandboxHandle) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *SandboxHandle) GetIdleAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.IdleAt
+	}
+	return nil
+}
+
 // PublishedPort is where a port of the primary is reached on the daemon's host.
 type PublishedPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1438,7 +1505,14 @@ type SandboxPhaseDetails struct {
 	BytesDone  uint64 `protobuf:"varint,65,opt,name=bytes_done,json=bytesDone,proto3" json:"bytes_done,omitempty"`
 	BytesTotal uint64 `protobuf:"varint,66,opt,name=bytes_total,json=bytesTotal,proto3" json:"bytes_total,omitempty"`
 	// With SANDBOX_READY.
-	Ports         []*PublishedPort `protobuf:"bytes,67,rep,name=ports,proto3" json:"ports,omitempty"`
+	Ports []*PublishedPort `protobuf:"bytes,67,rep,name=ports,proto3" json:"ports,omitempty"`
+	// With SANDBOX_STOP_REQUESTED: the processes get no time, or this long.
+	Force bool                 `protobuf:"varint,68,opt,name=force,proto3" json:"force,omitempty"`
+	Grace *durationpb.Duration `protobuf:"bytes,69,opt,name=grace,proto3" json:"grace,omitempty"`
+	// With SANDBOX_DRAIN_REQUESTED: when what still runs is cancelled. With SANDBOX_EXTENDED: the new deadlines.
+	DrainUntil    *timestamppb.Timestamp `protobuf:"bytes,70,opt,name=drain_until,json=drainUntil,proto3" json:"drain_until,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,71,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	IdleTtl       *durationpb.Duration   `protobuf:"bytes,72,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1525,6 +1599,41 @@ func (x *SandboxPhaseDetails) GetBytesTotal() uint64 {
 func (x *SandboxPhaseDetails) GetPorts() []*PublishedPort {
 	if x != nil {
 		return x.Ports
+	}
+	return nil
+}
+
+func (x *SandboxPhaseDetails) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *SandboxPhaseDetails) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+func (x *SandboxPhaseDetails) GetDrainUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrainUntil
+	}
+	return nil
+}
+
+func (x *SandboxPhaseDetails) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *SandboxPhaseDetails) GetIdleTtl() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTtl
 	}
 	return nil
 }
@@ -1625,8 +1734,10 @@ type ExecEventDetails struct {
 	// The signal that ended the command, 0 when it exited by itself.
 	Signal int32 `protobuf:"varint,64,opt,name=signal,proto3" json:"signal,omitempty"`
 	// When the command was started and when it ended, by the clock of the sandbox's host.
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,65,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,66,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,65,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,66,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// With the end of an exec.
+	Resources     *ExecResources `protobuf:"bytes,67,opt,name=resources,proto3" json:"resources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1717,6 +1828,118 @@ func (x *ExecEventDetails) GetEndedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *ExecEventDetails) GetResources() *ExecResources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+// ExecResources is what an exec has used, and what it met.
+type ExecResources struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the command and the children that it waited for.
+	UserTime    *durationpb.Duration `protobuf:"bytes,1,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
+	SystemTime  *durationpb.Duration `protobuf:"bytes,2,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
+	MaxRssBytes uint64               `protobuf:"varint,3,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
+	// Bytes in the log files, and bytes that are not there because of max_output_bytes or a full disk.
+	StdoutBytes        uint64 `protobuf:"varint,4,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
+	StderrBytes        uint64 `protobuf:"varint,5,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
+	OutputDroppedBytes uint64 `protobuf:"varint,6,opt,name=output_dropped_bytes,json=outputDroppedBytes,proto3" json:"output_dropped_bytes,omitempty"`
+	// The exec's own timeout ended it.
+	TimedOut bool `protobuf:"varint,7,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	// The kernel killed a process of the sandbox for want of memory while the exec ran, and this one died of KILL.
+	Oom           bool `protobuf:"varint,8,opt,name=oom,proto3" json:"oom,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecResources) Reset() {
+	*x = ExecResources{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecResources) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecResources) ProtoMessage() {}
+
+func (x *ExecResources) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecResources.ProtoReflect.Descriptor instead.
+func (*ExecResources) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExecResources) GetUserTime() *durationpb.Duration {
+	if x != nil {
+		return x.UserTime
+	}
+	return nil
+}
+
+func (x *ExecResources) GetSystemTime() *durationpb.Duration {
+	if x != nil {
+		return x.SystemTime
+	}
+	return nil
+}
+
+func (x *ExecResources) GetMaxRssBytes() uint64 {
+	if x != nil {
+		return x.MaxRssBytes
+	}
+	return 0
+}
+
+func (x *ExecResources) GetStdoutBytes() uint64 {
+	if x != nil {
+		return x.StdoutBytes
+	}
+	return 0
+}
+
+func (x *ExecResources) GetStderrBytes() uint64 {
+	if x != nil {
+		return x.StderrBytes
+	}
+	return 0
+}
+
+func (x *ExecResources) GetOutputDroppedBytes() uint64 {
+	if x != nil {
+		return x.OutputDroppedBytes
+	}
+	return 0
+}
+
+func (x *ExecResources) GetTimedOut() bool {
+	if x != nil {
+		return x.TimedOut
+	}
+	return false
+}
+
+func (x *ExecResources) GetOom() bool {
+	if x != nil {
+		return x.Oom
+	}
+	return false
+}
+
 type ServiceEventDetails struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ServiceName   string                 `protobuf:"bytes,1,opt,name=service_name,json=serviceName,proto3" json:"service_name,omitempty"`
@@ -1728,7 +1951,7 @@ type ServiceEventDetails struct {
 
 func (x *ServiceEventDetails) Reset() {
 	*x = ServiceEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1963,7 @@ func (x *ServiceEventDetails) String() string {
 func (*ServiceEventDetails) ProtoMessage() {}
 
 func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1976,7 @@ func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceEventDetails.ProtoReflect.Descriptor instead.
 func (*ServiceEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{16}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ServiceEventDetails) GetServiceName() string {
@@ -1804,7 +2027,7 @@ type SandboxEvent struct {
 
 func (x *SandboxEvent) Reset() {
 	*x = SandboxEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +2039,7 @@ func (x *SandboxEvent) String() string {
 func (*SandboxEvent) ProtoMessage() {}
 
 func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +2052,7 @@ func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxEvent.ProtoReflect.Descriptor instead.
 func (*SandboxEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SandboxEvent) GetEventId() string {
@@ -1975,6 +2198,7 @@ type ExecStatus struct {
 	StartedAt         *timestamppb.Timestamp `protobuf:"bytes,65,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt           *timestamppb.Timestamp `protobuf:"bytes,66,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	ErrorCode         string                 `protobuf:"bytes,67,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	Resources         *ExecResources         `protobuf:"bytes,70,opt,name=resources,proto3" json:"resources,omitempty"`
 	// Host paths of the output, for a client on the daemon's host.
 	StdoutLogPath string `protobuf:"bytes,68,opt,name=stdout_log_path,json=stdoutLogPath,proto3" json:"stdout_log_path,omitempty"`
 	StderrLogPath string `protobuf:"bytes,69,opt,name=stderr_log_path,json=stderrLogPath,proto3" json:"stderr_log_path,omitempty"`
@@ -1984,7 +2208,7 @@ type ExecStatus struct {
 
 func (x *ExecStatus) Reset() {
 	*x = ExecStatus{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2220,7 @@ func (x *ExecStatus) String() string {
 func (*ExecStatus) ProtoMessage() {}
 
 func (x *ExecStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2233,7 @@ func (x *ExecStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStatus.ProtoReflect.Descriptor instead.
 func (*ExecStatus) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExecStatus) GetExecId() string {
@@ -2103,6 +2327,13 @@ func (x *ExecStatus) GetErrorCode() string {
 	return ""
 }
 
+func (x *ExecStatus) GetResources() *ExecResources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
 func (x *ExecStatus) GetStdoutLogPath() string {
 	if x != nil {
 		return x.StdoutLogPath
@@ -2130,7 +2361,7 @@ type CreateSandboxRequest struct {
 
 func (x *CreateSandboxRequest) Reset() {
 	*x = CreateSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2373,7 @@ func (x *CreateSandboxRequest) String() string {
 func (*CreateSandboxRequest) ProtoMessage() {}
 
 func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2386,7 @@ func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxRequest.ProtoReflect.Descriptor instead.
 func (*CreateSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateSandboxRequest) GetCreateSpec() *CreateSpec {
@@ -2188,7 +2419,7 @@ type CreateSandboxResponse struct {
 
 func (x *CreateSandboxResponse) Reset() {
 	*x = CreateSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2431,7 @@ func (x *CreateSandboxResponse) String() string {
 func (*CreateSandboxResponse) ProtoMessage() {}
 
 func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2444,7 @@ func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxResponse.ProtoReflect.Descriptor instead.
 func (*CreateSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateSandboxResponse) GetSandbox() *SandboxHandle {
@@ -2232,7 +2463,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2475,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2488,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -2276,7 +2507,7 @@ type GetSandboxResponse struct {
 
 func (x *GetSandboxResponse) Reset() {
 	*x = GetSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2288,7 +2519,7 @@ func (x *GetSandboxResponse) String() string {
 func (*GetSandboxResponse) ProtoMessage() {}
 
 func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2301,7 +2532,7 @@ func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxResponse.ProtoReflect.Descriptor instead.
 func (*GetSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetSandboxResponse) GetSandbox() *SandboxHandle {
@@ -2321,7 +2552,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2564,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2577,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListSandboxesRequest) GetIncludeDeleted() bool {
@@ -2373,7 +2604,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2616,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2629,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*SandboxHandle {
@@ -2417,7 +2648,7 @@ type ResumeSandboxRequest struct {
 
 func (x *ResumeSandboxRequest) Reset() {
 	*x = ResumeSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2660,7 @@ func (x *ResumeSandboxRequest) String() string {
 func (*ResumeSandboxRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2673,7 @@ func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResumeSandboxRequest) GetSandboxId() string {
@@ -2453,15 +2684,19 @@ func (x *ResumeSandboxRequest) GetSandboxId() string {
 }
 
 type StopSandboxRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// No grace at all, also for a stop that is under way.
+	Force bool `protobuf:"varint,64,opt,name=force,proto3" json:"force,omitempty"`
+	// Between TERM and KILL; unset: the daemon's default.
+	Grace         *durationpb.Duration `protobuf:"bytes,65,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2473,7 +2708,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2486,7 +2721,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -2494,6 +2729,20 @@ func (x *StopSandboxRequest) GetSandboxId() string {
 		return x.SandboxId
 	}
 	return ""
+}
+
+func (x *StopSandboxRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *StopSandboxRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
 }
 
 type DeleteSandboxRequest struct {
@@ -2505,7 +2754,7 @@ type DeleteSandboxRequest struct {
 
 func (x *DeleteSandboxRequest) Reset() {
 	*x = DeleteSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2766,7 @@ func (x *DeleteSandboxRequest) String() string {
 func (*DeleteSandboxRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2779,7 @@ func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeleteSandboxRequest) GetSandboxId() string {
@@ -2549,7 +2798,7 @@ type DeleteSandboxesRequest struct {
 
 func (x *DeleteSandboxesRequest) Reset() {
 	*x = DeleteSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2810,7 @@ func (x *DeleteSandboxesRequest) String() string {
 func (*DeleteSandboxesRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2823,7 @@ func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteSandboxesRequest) GetLabelSelector() map[string]string {
@@ -2594,7 +2843,7 @@ type DeleteSandboxesResponse struct {
 
 func (x *DeleteSandboxesResponse) Reset() {
 	*x = DeleteSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2606,7 +2855,7 @@ func (x *DeleteSandboxesResponse) String() string {
 func (*DeleteSandboxesResponse) ProtoMessage() {}
 
 func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2619,7 +2868,7 @@ func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteSandboxesResponse) GetDeletedSandboxIds() []string {
@@ -2645,7 +2894,7 @@ type AcceptedResponse struct {
 
 func (x *AcceptedResponse) Reset() {
 	*x = AcceptedResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2906,7 @@ func (x *AcceptedResponse) String() string {
 func (*AcceptedResponse) ProtoMessage() {}
 
 func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2919,7 @@ func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptedResponse.ProtoReflect.Descriptor instead.
 func (*AcceptedResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AcceptedResponse) GetAccepted() bool {
@@ -2692,7 +2941,7 @@ type SubscribeSandboxEventsRequest struct {
 
 func (x *SubscribeSandboxEventsRequest) Reset() {
 	*x = SubscribeSandboxEventsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2953,7 @@ func (x *SubscribeSandboxEventsRequest) String() string {
 func (*SubscribeSandboxEventsRequest) ProtoMessage() {}
 
 func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2966,7 @@ func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeSandboxEventsRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeSandboxEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SubscribeSandboxEventsRequest) GetSandboxId() string {
@@ -2749,14 +2998,18 @@ type CreateExecRequest struct {
 	EnvOverrides map[string]string      `protobuf:"bytes,4,rep,name=env_overrides,json=envOverrides,proto3" json:"env_overrides,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	ExecId       string                 `protobuf:"bytes,5,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
 	// Name or number, optionally ":group"; omitted: the spec's user, else the image's user agbox, else the image's own.
-	User          string `protobuf:"bytes,64,opt,name=user,proto3" json:"user,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	User string `protobuf:"bytes,64,opt,name=user,proto3" json:"user,omitempty"`
+	// Ended with all that it started after this long; unset: never. A paused sandbox's clock stands still.
+	Timeout *durationpb.Duration `protobuf:"bytes,65,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// Bytes of each log file; 0: no limit. The command goes on beyond it, its file does not grow.
+	MaxOutputBytes uint64 `protobuf:"varint,66,opt,name=max_output_bytes,json=maxOutputBytes,proto3" json:"max_output_bytes,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CreateExecRequest) Reset() {
 	*x = CreateExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +3021,7 @@ func (x *CreateExecRequest) String() string {
 func (*CreateExecRequest) ProtoMessage() {}
 
 func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +3034,7 @@ func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecRequest.ProtoReflect.Descriptor instead.
 func (*CreateExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateExecRequest) GetSandboxId() string {
@@ -2826,6 +3079,20 @@ func (x *CreateExecRequest) GetUser() string {
 	return ""
 }
 
+func (x *CreateExecRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *CreateExecRequest) GetMaxOutputBytes() uint64 {
+	if x != nil {
+		return x.MaxOutputBytes
+	}
+	return 0
+}
+
 type CreateExecResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -2837,7 +3104,7 @@ type CreateExecResponse struct {
 
 func (x *CreateExecResponse) Reset() {
 	*x = CreateExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +3116,7 @@ func (x *CreateExecResponse) String() string {
 func (*CreateExecResponse) ProtoMessage() {}
 
 func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +3129,7 @@ func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecResponse.ProtoReflect.Descriptor instead.
 func (*CreateExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{33}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CreateExecResponse) GetExecId() string {
@@ -2895,7 +3162,7 @@ type CancelExecRequest struct {
 
 func (x *CancelExecRequest) Reset() {
 	*x = CancelExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3174,7 @@ func (x *CancelExecRequest) String() string {
 func (*CancelExecRequest) ProtoMessage() {}
 
 func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3187,7 @@ func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelExecRequest.ProtoReflect.Descriptor instead.
 func (*CancelExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{34}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CancelExecRequest) GetExecId() string {
@@ -2939,7 +3206,7 @@ type GetExecRequest struct {
 
 func (x *GetExecRequest) Reset() {
 	*x = GetExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +3218,7 @@ func (x *GetExecRequest) String() string {
 func (*GetExecRequest) ProtoMessage() {}
 
 func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +3231,7 @@ func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecRequest.ProtoReflect.Descriptor instead.
 func (*GetExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{35}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetExecRequest) GetExecId() string {
@@ -2983,7 +3250,7 @@ type GetExecResponse struct {
 
 func (x *GetExecResponse) Reset() {
 	*x = GetExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3262,7 @@ func (x *GetExecResponse) String() string {
 func (*GetExecResponse) ProtoMessage() {}
 
 func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3275,7 @@ func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecResponse.ProtoReflect.Descriptor instead.
 func (*GetExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{36}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetExecResponse) GetExec() *ExecStatus {
@@ -3027,7 +3294,7 @@ type ListActiveExecsRequest struct {
 
 func (x *ListActiveExecsRequest) Reset() {
 	*x = ListActiveExecsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3306,7 @@ func (x *ListActiveExecsRequest) String() string {
 func (*ListActiveExecsRequest) ProtoMessage() {}
 
 func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3319,7 @@ func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{37}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListActiveExecsRequest) GetSandboxId() string {
@@ -3071,7 +3338,7 @@ type ListActiveExecsResponse struct {
 
 func (x *ListActiveExecsResponse) Reset() {
 	*x = ListActiveExecsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3350,7 @@ func (x *ListActiveExecsResponse) String() string {
 func (*ListActiveExecsResponse) ProtoMessage() {}
 
 func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3363,7 @@ func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{38}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListActiveExecsResponse) GetExecs() []*ExecStatus {
@@ -3104,6 +3371,1204 @@ func (x *ListActiveExecsResponse) GetExecs() []*ExecStatus {
 		return x.Execs
 	}
 	return nil
+}
+
+type PauseSandboxRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseSandboxRequest) Reset() {
+	*x = PauseSandboxRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseSandboxRequest) ProtoMessage() {}
+
+func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseSandboxRequest.ProtoReflect.Descriptor instead.
+func (*PauseSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *PauseSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+type UnpauseSandboxRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnpauseSandboxRequest) Reset() {
+	*x = UnpauseSandboxRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnpauseSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnpauseSandboxRequest) ProtoMessage() {}
+
+func (x *UnpauseSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnpauseSandboxRequest.ProtoReflect.Descriptor instead.
+func (*UnpauseSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *UnpauseSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+type DrainSandboxRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// After this what still runs is cancelled; unset: nothing is.
+	Deadline      *durationpb.Duration `protobuf:"bytes,2,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainSandboxRequest) Reset() {
+	*x = DrainSandboxRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainSandboxRequest) ProtoMessage() {}
+
+func (x *DrainSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainSandboxRequest.ProtoReflect.Descriptor instead.
+func (*DrainSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *DrainSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *DrainSandboxRequest) GetDeadline() *durationpb.Duration {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+type ExtendSandboxRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// From now on; unset leaves a deadline as it is, 0 takes it away.
+	MaxDuration *durationpb.Duration `protobuf:"bytes,2,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
+	IdleTtl     *durationpb.Duration `protobuf:"bytes,3,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	// Counts as activity now.
+	Touch         bool `protobuf:"varint,4,opt,name=touch,proto3" json:"touch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendSandboxRequest) Reset() {
+	*x = ExtendSandboxRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendSandboxRequest) ProtoMessage() {}
+
+func (x *ExtendSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendSandboxRequest.ProtoReflect.Descriptor instead.
+func (*ExtendSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ExtendSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ExtendSandboxRequest) GetMaxDuration() *durationpb.Duration {
+	if x != nil {
+		return x.MaxDuration
+	}
+	return nil
+}
+
+func (x *ExtendSandboxRequest) GetIdleTtl() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTtl
+	}
+	return nil
+}
+
+func (x *ExtendSandboxRequest) GetTouch() bool {
+	if x != nil {
+		return x.Touch
+	}
+	return false
+}
+
+type ExtendSandboxResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       *SandboxHandle         `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExtendSandboxResponse) Reset() {
+	*x = ExtendSandboxResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExtendSandboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExtendSandboxResponse) ProtoMessage() {}
+
+func (x *ExtendSandboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExtendSandboxResponse.ProtoReflect.Descriptor instead.
+func (*ExtendSandboxResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ExtendSandboxResponse) GetSandbox() *SandboxHandle {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+type WaitSandboxRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// One of these states; none: the sandbox is at rest, with no operation in progress.
+	States []SandboxState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=agbox.v1.SandboxState" json:"states,omitempty"`
+	// Unset: as long as the call itself may take.
+	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitSandboxRequest) Reset() {
+	*x = WaitSandboxRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitSandboxRequest) ProtoMessage() {}
+
+func (x *WaitSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitSandboxRequest.ProtoReflect.Descriptor instead.
+func (*WaitSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *WaitSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *WaitSandboxRequest) GetStates() []SandboxState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *WaitSandboxRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type WaitSandboxResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox *SandboxHandle         `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// The state was reached. Otherwise the time is over, or the sandbox can no longer get there.
+	Reached       bool `protobuf:"varint,2,opt,name=reached,proto3" json:"reached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitSandboxResponse) Reset() {
+	*x = WaitSandboxResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitSandboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitSandboxResponse) ProtoMessage() {}
+
+func (x *WaitSandboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitSandboxResponse.ProtoReflect.Descriptor instead.
+func (*WaitSandboxResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *WaitSandboxResponse) GetSandbox() *SandboxHandle {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+func (x *WaitSandboxResponse) GetReached() bool {
+	if x != nil {
+		return x.Reached
+	}
+	return false
+}
+
+type WaitExecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Timeout       *durationpb.Duration   `protobuf:"bytes,2,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitExecRequest) Reset() {
+	*x = WaitExecRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitExecRequest) ProtoMessage() {}
+
+func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
+func (*WaitExecRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *WaitExecRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *WaitExecRequest) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+type WaitExecResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Exec  *ExecStatus            `protobuf:"bytes,1,opt,name=exec,proto3" json:"exec,omitempty"`
+	// The exec has ended.
+	Ended         bool `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitExecResponse) Reset() {
+	*x = WaitExecResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitExecResponse) ProtoMessage() {}
+
+func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
+func (*WaitExecResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *WaitExecResponse) GetExec() *ExecStatus {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+func (x *WaitExecResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+type SignalExecRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// A number, or a name such as INT or SIGUSR1. It goes to the command's own process.
+	Signal        string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalExecRequest) Reset() {
+	*x = SignalExecRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalExecRequest) ProtoMessage() {}
+
+func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
+func (*SignalExecRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *SignalExecRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *SignalExecRequest) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+type ListExecsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Omitted: of all sandboxes.
+	SandboxId string `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Only in these states; none: all.
+	States []ExecState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=agbox.v1.ExecState" json:"states,omitempty"`
+	// At most so many; 0: 1000.
+	Limit         uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecsRequest) Reset() {
+	*x = ListExecsRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecsRequest) ProtoMessage() {}
+
+func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
+func (*ListExecsRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ListExecsRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ListExecsRequest) GetStates() []ExecState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *ListExecsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListExecsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Execs         []*ExecStatus          `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecsResponse) Reset() {
+	*x = ListExecsResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecsResponse) ProtoMessage() {}
+
+func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
+func (*ListExecsResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ListExecsResponse) GetExecs() []*ExecStatus {
+	if x != nil {
+		return x.Execs
+	}
+	return nil
+}
+
+type ReadExecLogRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// "stdout" (or omitted) or "stderr".
+	Stream string `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	// Where to begin.
+	Offset uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Instead of offset: so many bytes before the present end.
+	TailBytes *uint64 `protobuf:"varint,4,opt,name=tail_bytes,json=tailBytes,proto3,oneof" json:"tail_bytes,omitempty"`
+	// Goes on until the exec has ended and the file is at its end.
+	Follow        bool `protobuf:"varint,5,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadExecLogRequest) Reset() {
+	*x = ReadExecLogRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadExecLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadExecLogRequest) ProtoMessage() {}
+
+func (x *ReadExecLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadExecLogRequest.ProtoReflect.Descriptor instead.
+func (*ReadExecLogRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ReadExecLogRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *ReadExecLogRequest) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *ReadExecLogRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadExecLogRequest) GetTailBytes() uint64 {
+	if x != nil && x.TailBytes != nil {
+		return *x.TailBytes
+	}
+	return 0
+}
+
+func (x *ReadExecLogRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+type ExecLogChunk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where data begins in the file.
+	Offset        uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecLogChunk) Reset() {
+	*x = ExecLogChunk{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecLogChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecLogChunk) ProtoMessage() {}
+
+func (x *ExecLogChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecLogChunk.ProtoReflect.Descriptor instead.
+func (*ExecLogChunk) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ExecLogChunk) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ExecLogChunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type WatchSandboxesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// None: all sandboxes, those that are created later included.
+	LabelSelector map[string]string `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The current state of each is told first, as snapshots.
+	IncludeCurrentSnapshot bool `protobuf:"varint,2,opt,name=include_current_snapshot,json=includeCurrentSnapshot,proto3" json:"include_current_snapshot,omitempty"`
+	unknownFields          protoimpl.UnknownFields
+	sizeCache              protoimpl.SizeCache
+}
+
+func (x *WatchSandboxesRequest) Reset() {
+	*x = WatchSandboxesRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchSandboxesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchSandboxesRequest) ProtoMessage() {}
+
+func (x *WatchSandboxesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchSandboxesRequest.ProtoReflect.Descriptor instead.
+func (*WatchSandboxesRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *WatchSandboxesRequest) GetLabelSelector() map[string]string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return nil
+}
+
+func (x *WatchSandboxesRequest) GetIncludeCurrentSnapshot() bool {
+	if x != nil {
+		return x.IncludeCurrentSnapshot
+	}
+	return false
+}
+
+type GetStatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatsRequest) Reset() {
+	*x = GetStatsRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatsRequest) ProtoMessage() {}
+
+func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
+func (*GetStatsRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *GetStatsRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+type GetStatsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the primary first, then of the services.
+	Containers    []*ContainerStats `protobuf:"bytes,1,rep,name=containers,proto3" json:"containers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatsResponse) Reset() {
+	*x = GetStatsResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatsResponse) ProtoMessage() {}
+
+func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
+func (*GetStatsResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *GetStatsResponse) GetContainers() []*ContainerStats {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+type ContainerStats struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "" for the primary.
+	ServiceName string                 `protobuf:"bytes,1,opt,name=service_name,json=serviceName,proto3" json:"service_name,omitempty"`
+	ReadAt      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=read_at,json=readAt,proto3" json:"read_at,omitempty"`
+	// Since the container was started.
+	CpuTime              *durationpb.Duration `protobuf:"bytes,3,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	MemoryBytes          uint64               `protobuf:"varint,4,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	MemoryLimitBytes     uint64               `protobuf:"varint,5,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
+	Pids                 uint64               `protobuf:"varint,6,opt,name=pids,proto3" json:"pids,omitempty"`
+	NetworkReceivedBytes uint64               `protobuf:"varint,7,opt,name=network_received_bytes,json=networkReceivedBytes,proto3" json:"network_received_bytes,omitempty"`
+	NetworkSentBytes     uint64               `protobuf:"varint,8,opt,name=network_sent_bytes,json=networkSentBytes,proto3" json:"network_sent_bytes,omitempty"`
+	DiskReadBytes        uint64               `protobuf:"varint,9,opt,name=disk_read_bytes,json=diskReadBytes,proto3" json:"disk_read_bytes,omitempty"`
+	DiskWrittenBytes     uint64               `protobuf:"varint,10,opt,name=disk_written_bytes,json=diskWrittenBytes,proto3" json:"disk_written_bytes,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *ContainerStats) Reset() {
+	*x = ContainerStats{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerStats) ProtoMessage() {}
+
+func (x *ContainerStats) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
+func (*ContainerStats) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *ContainerStats) GetServiceName() string {
+	if x != nil {
+		return x.ServiceName
+	}
+	return ""
+}
+
+func (x *ContainerStats) GetReadAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReadAt
+	}
+	return nil
+}
+
+func (x *ContainerStats) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
+}
+
+func (x *ContainerStats) GetMemoryBytes() uint64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *ContainerStats) GetMemoryLimitBytes() uint64 {
+	if x != nil {
+		return x.MemoryLimitBytes
+	}
+	return 0
+}
+
+func (x *ContainerStats) GetPids() uint64 {
+	if x != nil {
+		return x.Pids
+	}
+	return 0
+}
+
+func (x *ContainerStats) GetNetworkReceivedBytes() uint64 {
+	if x != nil {
+		return x.NetworkReceivedBytes
+	}
+	return 0
+}
+
+func (x *ContainerStats) GetNetworkSentBytes() uint64 {
+	if x != nil {
+		return x.NetworkSentBytes
+	}
+	return 0
+}
+
+func (x *ContainerStats) GetDiskReadBytes() uint64 {
+	if x != nil {
+		return x.DiskReadBytes
+	}
+	return 0
+}
+
+func (x *ContainerStats) GetDiskWrittenBytes() uint64 {
+	if x != nil {
+		return x.DiskWrittenBytes
+	}
+	return 0
+}
+
+type InfoRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InfoRequest) Reset() {
+	*x = InfoRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InfoRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InfoRequest) ProtoMessage() {}
+
+func (x *InfoRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
+func (*InfoRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{58}
+}
+
+type InfoResponse struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Version          string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	EngineVersion    string                 `protobuf:"bytes,2,opt,name=engine_version,json=engineVersion,proto3" json:"engine_version,omitempty"`
+	EngineApiVersion string                 `protobuf:"bytes,3,opt,name=engine_api_version,json=engineApiVersion,proto3" json:"engine_api_version,omitempty"`
+	EngineOs         string                 `protobuf:"bytes,4,opt,name=engine_os,json=engineOs,proto3" json:"engine_os,omitempty"`
+	StorageDriver    string                 `protobuf:"bytes,5,opt,name=storage_driver,json=storageDriver,proto3" json:"storage_driver,omitempty"`
+	Isolated         bool                   `protobuf:"varint,6,opt,name=isolated,proto3" json:"isolated,omitempty"`
+	IsolationProblem string                 `protobuf:"bytes,7,opt,name=isolation_problem,json=isolationProblem,proto3" json:"isolation_problem,omitempty"`
+	// How many sandboxes are in each state, by its name without the prefix.
+	Sandboxes     map[string]uint32 `protobuf:"bytes,8,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	RunningExecs  uint32            `protobuf:"varint,9,opt,name=running_execs,json=runningExecs,proto3" json:"running_execs,omitempty"`
+	NetworkPool   string            `protobuf:"bytes,10,opt,name=network_pool,json=networkPool,proto3" json:"network_pool,omitempty"`
+	SubnetsUsed   uint32            `protobuf:"varint,11,opt,name=subnets_used,json=subnetsUsed,proto3" json:"subnets_used,omitempty"`
+	SubnetsTotal  uint32            `protobuf:"varint,12,opt,name=subnets_total,json=subnetsTotal,proto3" json:"subnets_total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InfoResponse) Reset() {
+	*x = InfoResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InfoResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InfoResponse) ProtoMessage() {}
+
+func (x *InfoResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
+func (*InfoResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *InfoResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetEngineVersion() string {
+	if x != nil {
+		return x.EngineVersion
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetEngineApiVersion() string {
+	if x != nil {
+		return x.EngineApiVersion
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetEngineOs() string {
+	if x != nil {
+		return x.EngineOs
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetStorageDriver() string {
+	if x != nil {
+		return x.StorageDriver
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetIsolated() bool {
+	if x != nil {
+		return x.Isolated
+	}
+	return false
+}
+
+func (x *InfoResponse) GetIsolationProblem() string {
+	if x != nil {
+		return x.IsolationProblem
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetSandboxes() map[string]uint32 {
+	if x != nil {
+		return x.Sandboxes
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetRunningExecs() uint32 {
+	if x != nil {
+		return x.RunningExecs
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetNetworkPool() string {
+	if x != nil {
+		return x.NetworkPool
+	}
+	return ""
+}
+
+func (x *InfoResponse) GetSubnetsUsed() uint32 {
+	if x != nil {
+		return x.SubnetsUsed
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetSubnetsTotal() uint32 {
+	if x != nil {
+		return x.SubnetsTotal
+	}
+	return 0
 }
 
 var File_agbox_v1_agbox_proto protoreflect.FileDescriptor
@@ -3168,8 +4633,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x12NetworkDestination\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x1a\n" +
-	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\x9c\n" +
-	"\n" +
+	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\x90\v\n" +
 	"\n" +
 	"CreateSpec\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12+\n" +
@@ -3203,7 +4667,10 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\vextra_hosts\x18O \x03(\v2$.agbox.v1.CreateSpec.ExtraHostsEntryR\n" +
 	"extraHosts\x12\x17\n" +
 	"\acap_add\x18P \x03(\tR\x06capAdd\x120\n" +
-	"\x14allow_new_privileges\x18Q \x01(\bR\x12allowNewPrivileges\x12$\n" +
+	"\x14allow_new_privileges\x18Q \x01(\bR\x12allowNewPrivileges\x12<\n" +
+	"\fmax_duration\x18S \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x12\x1b\n" +
+	"\ton_expiry\x18T \x01(\tR\bonExpiry\x12\x17\n" +
+	"\aon_idle\x18U \x01(\tR\x06onIdle\x12$\n" +
 	"\x0eon_command_end\x18R \x01(\tR\fonCommandEnd\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3213,7 +4680,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
 	"\x0fExtraHostsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x96\x05\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x06\n" +
 	"\rSandboxHandle\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12,\n" +
@@ -3230,7 +4697,10 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\rerror_message\x18\n" +
 	" \x01(\tR\ferrorMessage\x12D\n" +
 	"\x10state_changed_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x0estateChangedAt\x12-\n" +
-	"\x05ports\x18@ \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\x1a9\n" +
+	"\x05ports\x18@ \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\x129\n" +
+	"\n" +
+	"expires_at\x18A \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
+	"\aidle_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\x06idleAt\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
@@ -3238,7 +4708,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0econtainer_port\x18\x01 \x01(\rR\rcontainerPort\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x17\n" +
 	"\ahost_ip\x18\x03 \x01(\tR\x06hostIp\x12\x1a\n" +
-	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\x8c\x02\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\x81\x04\n" +
 	"\x13SandboxPhaseDetails\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1d\n" +
 	"\n" +
@@ -3250,7 +4720,14 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"bytes_done\x18A \x01(\x04R\tbytesDone\x12\x1f\n" +
 	"\vbytes_total\x18B \x01(\x04R\n" +
 	"bytesTotal\x12-\n" +
-	"\x05ports\x18C \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\"\x80\x02\n" +
+	"\x05ports\x18C \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\x12\x14\n" +
+	"\x05force\x18D \x01(\bR\x05force\x12/\n" +
+	"\x05grace\x18E \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12;\n" +
+	"\vdrain_until\x18F \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"drainUntil\x129\n" +
+	"\n" +
+	"expires_at\x18G \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x124\n" +
+	"\bidle_ttl\x18H \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\"\x80\x02\n" +
 	"\x13CommandEventDetails\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1d\n" +
@@ -3259,7 +4736,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\rerror_message\x18\x04 \x01(\tR\ferrorMessage\x129\n" +
 	"\n" +
 	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
-	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\xca\x02\n" +
+	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\x81\x03\n" +
 	"\x10ExecEventDetails\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x122\n" +
@@ -3271,7 +4748,18 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x06signal\x18@ \x01(\x05R\x06signal\x129\n" +
 	"\n" +
 	"started_at\x18A \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
-	"\bended_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"|\n" +
+	"\bended_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
+	"\tresources\x18C \x01(\v2\x17.agbox.v1.ExecResourcesR\tresources\"\xce\x02\n" +
+	"\rExecResources\x126\n" +
+	"\tuser_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +
+	"\vsystem_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"systemTime\x12\"\n" +
+	"\rmax_rss_bytes\x18\x03 \x01(\x04R\vmaxRssBytes\x12!\n" +
+	"\fstdout_bytes\x18\x04 \x01(\x04R\vstdoutBytes\x12!\n" +
+	"\fstderr_bytes\x18\x05 \x01(\x04R\vstderrBytes\x120\n" +
+	"\x14output_dropped_bytes\x18\x06 \x01(\x04R\x12outputDroppedBytes\x12\x1b\n" +
+	"\ttimed_out\x18\a \x01(\bR\btimedOut\x12\x10\n" +
+	"\x03oom\x18\b \x01(\bR\x03oom\"|\n" +
 	"\x13ServiceEventDetails\x12!\n" +
 	"\fservice_name\x18\x01 \x01(\tR\vserviceName\x12\x1d\n" +
 	"\n" +
@@ -3294,7 +4782,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	" \x01(\v2\x1a.agbox.v1.ExecEventDetailsH\x00R\x04exec\x129\n" +
 	"\aservice\x18\v \x01(\v2\x1d.agbox.v1.ServiceEventDetailsH\x00R\aservice\x129\n" +
 	"\acommand\x18@ \x01(\v2\x1d.agbox.v1.CommandEventDetailsH\x00R\acommandB\t\n" +
-	"\adetails\"\x85\x05\n" +
+	"\adetails\"\xbc\x05\n" +
 	"\n" +
 	"ExecStatus\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1d\n" +
@@ -3312,7 +4800,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"started_at\x18A \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x1d\n" +
 	"\n" +
-	"error_code\x18C \x01(\tR\terrorCode\x12&\n" +
+	"error_code\x18C \x01(\tR\terrorCode\x125\n" +
+	"\tresources\x18F \x01(\v2\x17.agbox.v1.ExecResourcesR\tresources\x12&\n" +
 	"\x0fstdout_log_path\x18D \x01(\tR\rstdoutLogPath\x12&\n" +
 	"\x0fstderr_log_path\x18E \x01(\tR\rstderrLogPath\x1a?\n" +
 	"\x11EnvOverridesEntry\x12\x10\n" +
@@ -3342,10 +4831,12 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\tsandboxes\x18\x01 \x03(\v2\x17.agbox.v1.SandboxHandleR\tsandboxes\"5\n" +
 	"\x14ResumeSandboxRequest\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"3\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"z\n" +
 	"\x12StopSandboxRequest\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"5\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
+	"\x05force\x18@ \x01(\bR\x05force\x12/\n" +
+	"\x05grace\x18A \x01(\v2\x19.google.protobuf.DurationR\x05grace\"5\n" +
 	"\x14DeleteSandboxRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xb6\x01\n" +
@@ -3363,7 +4854,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12#\n" +
 	"\rfrom_sequence\x18\x02 \x01(\x04R\ffromSequence\x128\n" +
-	"\x18include_current_snapshot\x18\x03 \x01(\bR\x16includeCurrentSnapshot\"\xa0\x02\n" +
+	"\x18include_current_snapshot\x18\x03 \x01(\bR\x16includeCurrentSnapshot\"\xff\x02\n" +
 	"\x11CreateExecRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x18\n" +
@@ -3371,7 +4862,9 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x03cwd\x18\x03 \x01(\tR\x03cwd\x12R\n" +
 	"\renv_overrides\x18\x04 \x03(\v2-.agbox.v1.CreateExecRequest.EnvOverridesEntryR\fenvOverrides\x12\x17\n" +
 	"\aexec_id\x18\x05 \x01(\tR\x06execId\x12\x12\n" +
-	"\x04user\x18@ \x01(\tR\x04user\x1a?\n" +
+	"\x04user\x18@ \x01(\tR\x04user\x123\n" +
+	"\atimeout\x18A \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12(\n" +
+	"\x10max_output_bytes\x18B \x01(\x04R\x0emaxOutputBytes\x1a?\n" +
 	"\x11EnvOverridesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"}\n" +
@@ -3390,7 +4883,103 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tH\x00R\tsandboxId\x88\x01\x01B\r\n" +
 	"\v_sandbox_id\"E\n" +
 	"\x17ListActiveExecsResponse\x12*\n" +
-	"\x05execs\x18\x01 \x03(\v2\x14.agbox.v1.ExecStatusR\x05execs*\xcd\x01\n" +
+	"\x05execs\x18\x01 \x03(\v2\x14.agbox.v1.ExecStatusR\x05execs\"4\n" +
+	"\x13PauseSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"6\n" +
+	"\x15UnpauseSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"k\n" +
+	"\x13DrainSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x125\n" +
+	"\bdeadline\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bdeadline\"\xbf\x01\n" +
+	"\x14ExtendSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12<\n" +
+	"\fmax_duration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x124\n" +
+	"\bidle_ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x12\x14\n" +
+	"\x05touch\x18\x04 \x01(\bR\x05touch\"J\n" +
+	"\x15ExtendSandboxResponse\x121\n" +
+	"\asandbox\x18\x01 \x01(\v2\x17.agbox.v1.SandboxHandleR\asandbox\"\x98\x01\n" +
+	"\x12WaitSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12.\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x16.agbox.v1.SandboxStateR\x06states\x123\n" +
+	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"b\n" +
+	"\x13WaitSandboxResponse\x121\n" +
+	"\asandbox\x18\x01 \x01(\v2\x17.agbox.v1.SandboxHandleR\asandbox\x12\x18\n" +
+	"\areached\x18\x02 \x01(\bR\areached\"_\n" +
+	"\x0fWaitExecRequest\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x123\n" +
+	"\atimeout\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\atimeout\"R\n" +
+	"\x10WaitExecResponse\x12(\n" +
+	"\x04exec\x18\x01 \x01(\v2\x14.agbox.v1.ExecStatusR\x04exec\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\"D\n" +
+	"\x11SignalExecRequest\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
+	"\x06signal\x18\x02 \x01(\tR\x06signal\"t\n" +
+	"\x10ListExecsRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12+\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x13.agbox.v1.ExecStateR\x06states\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"?\n" +
+	"\x11ListExecsResponse\x12*\n" +
+	"\x05execs\x18\x01 \x03(\v2\x14.agbox.v1.ExecStatusR\x05execs\"\xa8\x01\n" +
+	"\x12ReadExecLogRequest\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
+	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x16\n" +
+	"\x06offset\x18\x03 \x01(\x04R\x06offset\x12\"\n" +
+	"\n" +
+	"tail_bytes\x18\x04 \x01(\x04H\x00R\ttailBytes\x88\x01\x01\x12\x16\n" +
+	"\x06follow\x18\x05 \x01(\bR\x06followB\r\n" +
+	"\v_tail_bytes\":\n" +
+	"\fExecLogChunk\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xee\x01\n" +
+	"\x15WatchSandboxesRequest\x12Y\n" +
+	"\x0elabel_selector\x18\x01 \x03(\v22.agbox.v1.WatchSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x128\n" +
+	"\x18include_current_snapshot\x18\x02 \x01(\bR\x16includeCurrentSnapshot\x1a@\n" +
+	"\x12LabelSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"0\n" +
+	"\x0fGetStatsRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"L\n" +
+	"\x10GetStatsResponse\x128\n" +
+	"\n" +
+	"containers\x18\x01 \x03(\v2\x18.agbox.v1.ContainerStatsR\n" +
+	"containers\"\xbd\x03\n" +
+	"\x0eContainerStats\x12!\n" +
+	"\fservice_name\x18\x01 \x01(\tR\vserviceName\x123\n" +
+	"\aread_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x06readAt\x124\n" +
+	"\bcpu_time\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12!\n" +
+	"\fmemory_bytes\x18\x04 \x01(\x04R\vmemoryBytes\x12,\n" +
+	"\x12memory_limit_bytes\x18\x05 \x01(\x04R\x10memoryLimitBytes\x12\x12\n" +
+	"\x04pids\x18\x06 \x01(\x04R\x04pids\x124\n" +
+	"\x16network_received_bytes\x18\a \x01(\x04R\x14networkReceivedBytes\x12,\n" +
+	"\x12network_sent_bytes\x18\b \x01(\x04R\x10networkSentBytes\x12&\n" +
+	"\x0fdisk_read_bytes\x18\t \x01(\x04R\rdiskReadBytes\x12,\n" +
+	"\x12disk_written_bytes\x18\n" +
+	" \x01(\x04R\x10diskWrittenBytes\"\r\n" +
+	"\vInfoRequest\"\x9d\x04\n" +
+	"\fInfoResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12%\n" +
+	"\x0eengine_version\x18\x02 \x01(\tR\rengineVersion\x12,\n" +
+	"\x12engine_api_version\x18\x03 \x01(\tR\x10engineApiVersion\x12\x1b\n" +
+	"\tengine_os\x18\x04 \x01(\tR\bengineOs\x12%\n" +
+	"\x0estorage_driver\x18\x05 \x01(\tR\rstorageDriver\x12\x1a\n" +
+	"\bisolated\x18\x06 \x01(\bR\bisolated\x12+\n" +
+	"\x11isolation_problem\x18\a \x01(\tR\x10isolationProblem\x12C\n" +
+	"\tsandboxes\x18\b \x03(\v2%.agbox.v1.InfoResponse.SandboxesEntryR\tsandboxes\x12#\n" +
+	"\rrunning_execs\x18\t \x01(\rR\frunningExecs\x12!\n" +
+	"\fnetwork_pool\x18\n" +
+	" \x01(\tR\vnetworkPool\x12!\n" +
+	"\fsubnets_used\x18\v \x01(\rR\vsubnetsUsed\x12#\n" +
+	"\rsubnets_total\x18\f \x01(\rR\fsubnetsTotal\x1a<\n" +
+	"\x0eSandboxesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01*\x83\x02\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15SANDBOX_STATE_PENDING\x10\x01\x12\x17\n" +
@@ -3398,7 +4987,9 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x14SANDBOX_STATE_FAILED\x10\x03\x12\x19\n" +
 	"\x15SANDBOX_STATE_STOPPED\x10\x04\x12\x1a\n" +
 	"\x16SANDBOX_STATE_DELETING\x10\x05\x12\x19\n" +
-	"\x15SANDBOX_STATE_DELETED\x10\x06*\xfb\x02\n" +
+	"\x15SANDBOX_STATE_DELETED\x10\x06\x12\x18\n" +
+	"\x14SANDBOX_STATE_PAUSED\x10@\x12\x1a\n" +
+	"\x16SANDBOX_STATE_DRAINING\x10A*\x94\x04\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SANDBOX_ACCEPTED\x10\x01\x12\x15\n" +
@@ -3416,13 +5007,19 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0eEXEC_CANCELLED\x10\f\x12\x19\n" +
 	"\x15SANDBOX_SERVICE_READY\x10\r\x12\x1a\n" +
 	"\x16SANDBOX_SERVICE_FAILED\x10\x0e\x12\x19\n" +
-	"\x15SANDBOX_COMMAND_ENDED\x10@*\x89\x01\n" +
+	"\x15SANDBOX_COMMAND_ENDED\x10@\x12\x1b\n" +
+	"\x17SANDBOX_PAUSE_REQUESTED\x10A\x12\x12\n" +
+	"\x0eSANDBOX_PAUSED\x10B\x12\x1d\n" +
+	"\x19SANDBOX_UNPAUSE_REQUESTED\x10C\x12\x14\n" +
+	"\x10SANDBOX_UNPAUSED\x10D\x12\x1b\n" +
+	"\x17SANDBOX_DRAIN_REQUESTED\x10E\x12\x14\n" +
+	"\x10SANDBOX_EXTENDED\x10F*\x89\x01\n" +
 	"\tExecState\x12\x1a\n" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_RUNNING\x10\x01\x12\x17\n" +
 	"\x13EXEC_STATE_FINISHED\x10\x02\x12\x15\n" +
 	"\x11EXEC_STATE_FAILED\x10\x03\x12\x18\n" +
-	"\x14EXEC_STATE_CANCELLED\x10\x042\xf4\a\n" +
+	"\x14EXEC_STATE_CANCELLED\x10\x042\xd5\x0e\n" +
 	"\x0eSandboxService\x125\n" +
 	"\x04Ping\x12\x15.agbox.v1.PingRequest\x1a\x16.agbox.v1.PingResponse\x12P\n" +
 	"\rCreateSandbox\x12\x1e.agbox.v1.CreateSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12G\n" +
@@ -3439,7 +5036,20 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"CancelExec\x12\x1b.agbox.v1.CancelExecRequest\x1a\x1a.agbox.v1.AcceptedResponse\x12>\n" +
 	"\aGetExec\x12\x18.agbox.v1.GetExecRequest\x1a\x19.agbox.v1.GetExecResponse\x12V\n" +
-	"\x0fListActiveExecs\x12 .agbox.v1.ListActiveExecsRequest\x1a!.agbox.v1.ListActiveExecsResponseB3Z1github.com/agbox-dev/agbox/proto/agbox/v1;agboxv1b\x06proto3"
+	"\x0fListActiveExecs\x12 .agbox.v1.ListActiveExecsRequest\x1a!.agbox.v1.ListActiveExecsResponse\x12I\n" +
+	"\fPauseSandbox\x12\x1d.agbox.v1.PauseSandboxRequest\x1a\x1a.agbox.v1.AcceptedResponse\x12M\n" +
+	"\x0eUnpauseSandbox\x12\x1f.agbox.v1.UnpauseSandboxRequest\x1a\x1a.agbox.v1.AcceptedResponse\x12I\n" +
+	"\fDrainSandbox\x12\x1d.agbox.v1.DrainSandboxRequest\x1a\x1a.agbox.v1.AcceptedResponse\x12P\n" +
+	"\rExtendSandbox\x12\x1e.agbox.v1.ExtendSandboxRequest\x1a\x1f.agbox.v1.ExtendSandboxResponse\x12J\n" +
+	"\vWaitSandbox\x12\x1c.agbox.v1.WaitSandboxRequest\x1a\x1d.agbox.v1.WaitSandboxResponse\x12A\n" +
+	"\bWaitExec\x12\x19.agbox.v1.WaitExecRequest\x1a\x1a.agbox.v1.WaitExecResponse\x12E\n" +
+	"\n" +
+	"SignalExec\x12\x1b.agbox.v1.SignalExecRequest\x1a\x1a.agbox.v1.AcceptedResponse\x12D\n" +
+	"\tListExecs\x12\x1a.agbox.v1.ListExecsRequest\x1a\x1b.agbox.v1.ListExecsResponse\x12E\n" +
+	"\vReadExecLog\x12\x1c.agbox.v1.ReadExecLogRequest\x1a\x16.agbox.v1.ExecLogChunk0\x01\x12K\n" +
+	"\x0eWatchSandboxes\x12\x1f.agbox.v1.WatchSandboxesRequest\x1a\x16.agbox.v1.SandboxEvent0\x01\x12A\n" +
+	"\bGetStats\x12\x19.agbox.v1.GetStatsRequest\x1a\x1a.agbox.v1.GetStatsResponse\x125\n" +
+	"\x04Info\x12\x15.agbox.v1.InfoRequest\x1a\x16.agbox.v1.InfoResponseB3Z1github.com/agbox-dev/agbox/proto/agbox/v1;agboxv1b\x06proto3"
 
 var (
 	file_agbox_v1_agbox_proto_rawDescOnce sync.Once
@@ -3454,7 +5064,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -3475,125 +5085,201 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*SandboxPhaseDetails)(nil),           // 16: agbox.v1.SandboxPhaseDetails
 	(*CommandEventDetails)(nil),           // 17: agbox.v1.CommandEventDetails
 	(*ExecEventDetails)(nil),              // 18: agbox.v1.ExecEventDetails
-	(*ServiceEventDetails)(nil),           // 19: agbox.v1.ServiceEventDetails
-	(*SandboxEvent)(nil),                  // 20: agbox.v1.SandboxEvent
-	(*ExecStatus)(nil),                    // 21: agbox.v1.ExecStatus
-	(*CreateSandboxRequest)(nil),          // 22: agbox.v1.CreateSandboxRequest
-	(*CreateSandboxResponse)(nil),         // 23: agbox.v1.CreateSandboxResponse
-	(*GetSandboxRequest)(nil),             // 24: agbox.v1.GetSandboxRequest
-	(*GetSandboxResponse)(nil),            // 25: agbox.v1.GetSandboxResponse
-	(*ListSandboxesRequest)(nil),          // 26: agbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),         // 27: agbox.v1.ListSandboxesResponse
-	(*ResumeSandboxRequest)(nil),          // 28: agbox.v1.ResumeSandboxRequest
-	(*StopSandboxRequest)(nil),            // 29: agbox.v1.StopSandboxRequest
-	(*DeleteSandboxRequest)(nil),          // 30: agbox.v1.DeleteSandboxRequest
-	(*DeleteSandboxesRequest)(nil),        // 31: agbox.v1.DeleteSandboxesRequest
-	(*DeleteSandboxesResponse)(nil),       // 32: agbox.v1.DeleteSandboxesResponse
-	(*AcceptedResponse)(nil),              // 33: agbox.v1.AcceptedResponse
-	(*SubscribeSandboxEventsRequest)(nil), // 34: agbox.v1.SubscribeSandboxEventsRequest
-	(*CreateExecRequest)(nil),             // 35: agbox.v1.CreateExecRequest
-	(*CreateExecResponse)(nil),            // 36: agbox.v1.CreateExecResponse
-	(*CancelExecRequest)(nil),             // 37: agbox.v1.CancelExecRequest
-	(*GetExecRequest)(nil),                // 38: agbox.v1.GetExecRequest
-	(*GetExecResponse)(nil),               // 39: agbox.v1.GetExecResponse
-	(*ListActiveExecsRequest)(nil),        // 40: agbox.v1.ListActiveExecsRequest
-	(*ListActiveExecsResponse)(nil),       // 41: agbox.v1.ListActiveExecsResponse
-	nil,                                   // 42: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 43: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 44: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 45: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 46: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 47: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 48: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 49: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 50: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	(*durationpb.Duration)(nil),           // 51: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 52: google.protobuf.Timestamp
+	(*ExecResources)(nil),                 // 19: agbox.v1.ExecResources
+	(*ServiceEventDetails)(nil),           // 20: agbox.v1.ServiceEventDetails
+	(*SandboxEvent)(nil),                  // 21: agbox.v1.SandboxEvent
+	(*ExecStatus)(nil),                    // 22: agbox.v1.ExecStatus
+	(*CreateSandboxRequest)(nil),          // 23: agbox.v1.CreateSandboxRequest
+	(*CreateSandboxResponse)(nil),         // 24: agbox.v1.CreateSandboxResponse
+	(*GetSandboxRequest)(nil),             // 25: agbox.v1.GetSandboxRequest
+	(*GetSandboxResponse)(nil),            // 26: agbox.v1.GetSandboxResponse
+	(*ListSandboxesRequest)(nil),          // 27: agbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),         // 28: agbox.v1.ListSandboxesResponse
+	(*ResumeSandboxRequest)(nil),          // 29: agbox.v1.ResumeSandboxRequest
+	(*StopSandboxRequest)(nil),            // 30: agbox.v1.StopSandboxRequest
+	(*DeleteSandboxRequest)(nil),          // 31: agbox.v1.DeleteSandboxRequest
+	(*DeleteSandboxesRequest)(nil),        // 32: agbox.v1.DeleteSandboxesRequest
+	(*DeleteSandboxesResponse)(nil),       // 33: agbox.v1.DeleteSandboxesResponse
+	(*AcceptedResponse)(nil),              // 34: agbox.v1.AcceptedResponse
+	(*SubscribeSandboxEventsRequest)(nil), // 35: agbox.v1.SubscribeSandboxEventsRequest
+	(*CreateExecRequest)(nil),             // 36: agbox.v1.CreateExecRequest
+	(*CreateExecResponse)(nil),            // 37: agbox.v1.CreateExecResponse
+	(*CancelExecRequest)(nil),             // 38: agbox.v1.CancelExecRequest
+	(*GetExecRequest)(nil),                // 39: agbox.v1.GetExecRequest
+	(*GetExecResponse)(nil),               // 40: agbox.v1.GetExecResponse
+	(*ListActiveExecsRequest)(nil),        // 41: agbox.v1.ListActiveExecsRequest
+	(*ListActiveExecsResponse)(nil),       // 42: agbox.v1.ListActiveExecsResponse
+	(*PauseSandboxRequest)(nil),           // 43: agbox.v1.PauseSandboxRequest
+	(*UnpauseSandboxRequest)(nil),         // 44: agbox.v1.UnpauseSandboxRequest
+	(*DrainSandboxRequest)(nil),           // 45: agbox.v1.DrainSandboxRequest
+	(*ExtendSandboxRequest)(nil),          // 46: agbox.v1.ExtendSandboxRequest
+	(*ExtendSandboxResponse)(nil),         // 47: agbox.v1.ExtendSandboxResponse
+	(*WaitSandboxRequest)(nil),            // 48: agbox.v1.WaitSandboxRequest
+	(*WaitSandboxResponse)(nil),           // 49: agbox.v1.WaitSandboxResponse
+	(*WaitExecRequest)(nil),               // 50: agbox.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),              // 51: agbox.v1.WaitExecResponse
+	(*SignalExecRequest)(nil),             // 52: agbox.v1.SignalExecRequest
+	(*ListExecsRequest)(nil),              // 53: agbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),             // 54: agbox.v1.ListExecsResponse
+	(*ReadExecLogRequest)(nil),            // 55: agbox.v1.ReadExecLogRequest
+	(*ExecLogChunk)(nil),                  // 56: agbox.v1.ExecLogChunk
+	(*WatchSandboxesRequest)(nil),         // 57: agbox.v1.WatchSandboxesRequest
+	(*GetStatsRequest)(nil),               // 58: agbox.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),              // 59: agbox.v1.GetStatsResponse
+	(*ContainerStats)(nil),                // 60: agbox.v1.ContainerStats
+	(*InfoRequest)(nil),                   // 61: agbox.v1.InfoRequest
+	(*InfoResponse)(nil),                  // 62: agbox.v1.InfoResponse
+	nil,                                   // 63: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 64: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 65: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 66: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 67: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 68: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 69: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 70: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 71: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 72: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 73: agbox.v1.InfoResponse.SandboxesEntry
+	(*durationpb.Duration)(nil),           // 74: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 75: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
-	51, // 0: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	51, // 1: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	51, // 2: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	51, // 3: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	42, // 4: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
-	7,  // 5: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
-	9,  // 6: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
-	12, // 7: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
-	5,  // 8: agbox.v1.CreateSpec.mounts:type_name -> agbox.v1.MountSpec
-	6,  // 9: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
-	8,  // 10: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
-	8,  // 11: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	43, // 12: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	44, // 13: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	51, // 14: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
-	10, // 15: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
-	9,  // 16: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
-	11, // 17: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	45, // 18: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	0,  // 19: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
-	8,  // 20: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
-	8,  // 21: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	46, // 22: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	52, // 23: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	52, // 24: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
-	15, // 25: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	15, // 26: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	52, // 27: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	52, // 28: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	2,  // 29: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	52, // 30: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	52, // 31: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	1,  // 32: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	52, // 33: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
-	0,  // 34: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
-	16, // 35: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
-	18, // 36: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
-	19, // 37: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
-	17, // 38: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
-	2,  // 39: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	47, // 40: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	52, // 41: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	52, // 42: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
-	13, // 43: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	14, // 44: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	14, // 45: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	48, // 46: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	14, // 47: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	49, // 48: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	50, // 49: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	21, // 50: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	21, // 51: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	3,  // 52: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	22, // 53: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	24, // 54: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	26, // 55: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	28, // 56: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	29, // 57: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	30, // 58: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	31, // 59: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	34, // 60: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	35, // 61: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	37, // 62: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	38, // 63: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	40, // 64: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	4,  // 65: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	23, // 66: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	25, // 67: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	27, // 68: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	33, // 69: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	33, // 70: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	33, // 71: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	32, // 72: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	20, // 73: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	36, // 74: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	33, // 75: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	39, // 76: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	41, // 77: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	65, // [65:78] is the sub-list for method output_type
-	52, // [52:65] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	74,  // 0: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	74,  // 1: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	74,  // 2: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	74,  // 3: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	63,  // 4: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	7,   // 5: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
+	9,   // 6: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
+	12,  // 7: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
+	5,   // 8: agbox.v1.CreateSpec.mounts:type_name -> agbox.v1.MountSpec
+	6,   // 9: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
+	8,   // 10: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
+	8,   // 11: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
+	64,  // 12: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	65,  // 13: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	74,  // 14: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	10,  // 15: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
+	9,   // 16: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
+	11,  // 17: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
+	66,  // 18: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	74,  // 19: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	0,   // 20: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
+	8,   // 21: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
+	8,   // 22: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
+	67,  // 23: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	75,  // 24: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	75,  // 25: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	15,  // 26: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
+	75,  // 27: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	75,  // 28: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	15,  // 29: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
+	74,  // 30: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	75,  // 31: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	75,  // 32: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	74,  // 33: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	75,  // 34: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	75,  // 35: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	2,   // 36: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
+	75,  // 37: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	75,  // 38: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	19,  // 39: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
+	74,  // 40: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	74,  // 41: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	1,   // 42: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
+	75,  // 43: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	0,   // 44: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
+	16,  // 45: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
+	18,  // 46: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
+	20,  // 47: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
+	17,  // 48: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
+	2,   // 49: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
+	68,  // 50: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	75,  // 51: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	75,  // 52: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	19,  // 53: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
+	13,  // 54: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	14,  // 55: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	14,  // 56: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	69,  // 57: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	14,  // 58: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
+	74,  // 59: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	70,  // 60: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	71,  // 61: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	74,  // 62: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	22,  // 63: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	22,  // 64: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	74,  // 65: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	74,  // 66: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	74,  // 67: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	14,  // 68: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	0,   // 69: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
+	74,  // 70: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	14,  // 71: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	74,  // 72: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	22,  // 73: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	2,   // 74: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
+	22,  // 75: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	72,  // 76: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	60,  // 77: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
+	75,  // 78: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	74,  // 79: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	73,  // 80: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	3,   // 81: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	23,  // 82: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	25,  // 83: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	27,  // 84: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	29,  // 85: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	30,  // 86: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	31,  // 87: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	32,  // 88: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	35,  // 89: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	36,  // 90: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	38,  // 91: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	39,  // 92: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	41,  // 93: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	43,  // 94: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	44,  // 95: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	45,  // 96: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	46,  // 97: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	48,  // 98: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	50,  // 99: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	52,  // 100: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	53,  // 101: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	55,  // 102: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	57,  // 103: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	58,  // 104: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	61,  // 105: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	4,   // 106: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	24,  // 107: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	26,  // 108: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	28,  // 109: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	34,  // 110: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	34,  // 111: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	34,  // 112: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	33,  // 113: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	21,  // 114: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	37,  // 115: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	34,  // 116: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	40,  // 117: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	42,  // 118: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	34,  // 119: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	34,  // 120: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	34,  // 121: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	47,  // 122: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	49,  // 123: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	51,  // 124: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	34,  // 125: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	54,  // 126: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	56,  // 127: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	21,  // 128: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	59,  // 129: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	62,  // 130: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	106, // [106:131] is the sub-list for method output_type
+	81,  // [81:106] is the sub-list for method input_type
+	81,  // [81:81] is the sub-list for extension type_name
+	81,  // [81:81] is the sub-list for extension extendee
+	0,   // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -3601,20 +5287,21 @@ func file_agbox_v1_agbox_proto_init() {
 	if File_agbox_v1_agbox_proto != nil {
 		return
 	}
-	file_agbox_v1_agbox_proto_msgTypes[17].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[18].OneofWrappers = []any{
 		(*SandboxEvent_SandboxPhase)(nil),
 		(*SandboxEvent_Exec)(nil),
 		(*SandboxEvent_Service)(nil),
 		(*SandboxEvent_Command)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[37].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[38].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   48,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,18 @@ const (
 	SandboxService_CancelExec_FullMethodName             = "/agbox.v1.SandboxService/CancelExec"
 	SandboxService_GetExec_FullMethodName                = "/agbox.v1.SandboxService/GetExec"
 	SandboxService_ListActiveExecs_FullMethodName        = "/agbox.v1.SandboxService/ListActiveExecs"
+	SandboxService_PauseSandbox_FullMethodName           = "/agbox.v1.SandboxService/PauseSandbox"
+	SandboxService_UnpauseSandbox_FullMethodName         = "/agbox.v1.SandboxService/UnpauseSandbox"
+	SandboxService_DrainSandbox_FullMethodName           = "/agbox.v1.SandboxService/DrainSandbox"
+	SandboxService_ExtendSandbox_FullMethodName          = "/agbox.v1.SandboxService/ExtendSandbox"
+	SandboxService_WaitSandbox_FullMethodName            = "/agbox.v1.SandboxService/WaitSandbox"
+	SandboxService_WaitExec_FullMethodName               = "/agbox.v1.SandboxService/WaitExec"
+	SandboxService_SignalExec_FullMethodName             = "/agbox.v1.SandboxService/SignalExec"
+	SandboxService_ListExecs_FullMethodName              = "/agbox.v1.SandboxService/ListExecs"
+	SandboxService_ReadExecLog_FullMethodName            = "/agbox.v1.SandboxService/ReadExecLog"
+	SandboxService_WatchSandboxes_FullMethodName         = "/agbox.v1.SandboxService/WatchSandboxes"
+	SandboxService_GetStats_FullMethodName               = "/agbox.v1.SandboxService/GetStats"
+	SandboxService_Info_FullMethodName                   = "/agbox.v1.SandboxService/Info"
 )
 
 // SandboxServiceClient is the client API for SandboxService service.
@@ -57,6 +69,25 @@ type SandboxServiceClient interface {
 	CancelExec(ctx context.Context, in *CancelExecRequest, opts ...grpc.CallOption) (*AcceptedResponse, error)
 	GetExec(ctx context.Context, in *GetExecRequest, opts ...grpc.CallOption) (*GetExecResponse, error)
 	ListActiveExecs(ctx context.Context, in *ListActiveExecsRequest, opts ...grpc.CallOption) (*ListActiveExecsResponse, error)
+	// PauseSandbox freezes every process of a READY sandbox, its services included; UnpauseSandbox lets them go on.
+	PauseSandbox(ctx context.Context, in *PauseSandboxRequest, opts ...grpc.CallOption) (*AcceptedResponse, error)
+	UnpauseSandbox(ctx context.Context, in *UnpauseSandboxRequest, opts ...grpc.CallOption) (*AcceptedResponse, error)
+	// DrainSandbox refuses new execs, lets those that run end, and then stops the sandbox.
+	DrainSandbox(ctx context.Context, in *DrainSandboxRequest, opts ...grpc.CallOption) (*AcceptedResponse, error)
+	// ExtendSandbox moves the sandbox's deadlines. It returns when the new ones are durable.
+	ExtendSandbox(ctx context.Context, in *ExtendSandboxRequest, opts ...grpc.CallOption) (*ExtendSandboxResponse, error)
+	// WaitSandbox and WaitExec return when what is waited for has come about, or can no longer, or at the deadline.
+	WaitSandbox(ctx context.Context, in *WaitSandboxRequest, opts ...grpc.CallOption) (*WaitSandboxResponse, error)
+	WaitExec(ctx context.Context, in *WaitExecRequest, opts ...grpc.CallOption) (*WaitExecResponse, error)
+	SignalExec(ctx context.Context, in *SignalExecRequest, opts ...grpc.CallOption) (*AcceptedResponse, error)
+	// ListExecs lists execs, ended ones too as long as the sandbox's history is kept, newest first.
+	ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error)
+	// ReadExecLog streams an exec's output, from the files that it is written to.
+	ReadExecLog(ctx context.Context, in *ReadExecLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecLogChunk], error)
+	// WatchSandboxes streams the events of all sandboxes that match, each with its own sequence, from now on.
+	WatchSandboxes(ctx context.Context, in *WatchSandboxesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxEvent], error)
+	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
+	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
 }
 
 type sandboxServiceClient struct {
@@ -206,6 +237,144 @@ func (c *sandboxServiceClient) ListActiveExecs(ctx context.Context, in *ListActi
 	return out, nil
 }
 
+func (c *sandboxServiceClient) PauseSandbox(ctx context.Context, in *PauseSandboxRequest, opts ...grpc.CallOption) (*AcceptedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptedResponse)
+	err := c.cc.Invoke(ctx, SandboxService_PauseSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) UnpauseSandbox(ctx context.Context, in *UnpauseSandboxRequest, opts ...grpc.CallOption) (*AcceptedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptedResponse)
+	err := c.cc.Invoke(ctx, SandboxService_UnpauseSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) DrainSandbox(ctx context.Context, in *DrainSandboxRequest, opts ...grpc.CallOption) (*AcceptedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptedResponse)
+	err := c.cc.Invoke(ctx, SandboxService_DrainSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ExtendSandbox(ctx context.Context, in *ExtendSandboxRequest, opts ...grpc.CallOption) (*ExtendSandboxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExtendSandboxResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ExtendSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) WaitSandbox(ctx context.Context, in *WaitSandboxRequest, opts ...grpc.CallOption) (*WaitSandboxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WaitSandboxResponse)
+	err := c.cc.Invoke(ctx, SandboxService_WaitSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) WaitExec(ctx context.Context, in *WaitExecRequest, opts ...grpc.CallOption) (*WaitExecResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WaitExecResponse)
+	err := c.cc.Invoke(ctx, SandboxService_WaitExec_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) SignalExec(ctx context.Context, in *SignalExecRequest, opts ...grpc.CallOption) (*AcceptedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptedResponse)
+	err := c.cc.Invoke(ctx, SandboxService_SignalExec_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListExecsResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ListExecs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ReadExecLog(ctx context.Context, in *ReadExecLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecLogChunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[1], SandboxService_ReadExecLog_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadExecLogRequest, ExecLogChunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadExecLogClient = grpc.ServerStreamingClient[ExecLogChunk]
+
+func (c *sandboxServiceClient) WatchSandboxes(ctx context.Context, in *WatchSandboxesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[2], SandboxService_WatchSandboxes_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchSandboxesRequest, SandboxEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WatchSandboxesClient = grpc.ServerStreamingClient[SandboxEvent]
+
+func (c *sandboxServiceClient) GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetStatsResponse)
+	err := c.cc.Invoke(ctx, SandboxService_GetStats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(InfoResponse)
+	err := c.cc.Invoke(ctx, SandboxService_Info_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SandboxServiceServer is the server API for SandboxService service.
 // All implementations must embed UnimplementedSandboxServiceServer
 // for forward compatibility.
@@ -226,6 +395,25 @@ type SandboxServiceServer interface {
 	CancelExec(context.Context, *CancelExecRequest) (*AcceptedResponse, error)
 	GetExec(context.Context, *GetExecRequest) (*GetExecResponse, error)
 	ListActiveExecs(context.Context, *ListActiveExecsRequest) (*ListActiveExecsResponse, error)
+	// PauseSandbox freezes every process of a READY sandbox, its services included; UnpauseSandbox lets them go on.
+	PauseSandbox(context.Context, *PauseSandboxRequest) (*AcceptedResponse, error)
+	UnpauseSandbox(context.Context, *UnpauseSandboxRequest) (*AcceptedResponse, error)
+	// DrainSandbox refuses new execs, lets those that run end, and then stops the sandbox.
+	DrainSandbox(context.Context, *DrainSandboxRequest) (*AcceptedResponse, error)
+	// ExtendSandbox moves the sandbox's deadlines. It returns when the new ones are durable.
+	ExtendSandbox(context.Context, *ExtendSandboxRequest) (*ExtendSandboxResponse, error)
+	// WaitSandbox and WaitExec return when what is waited for has come about, or can no longer, or at the deadline.
+	WaitSandbox(context.Context, *WaitSandboxRequest) (*WaitSandboxResponse, error)
+	WaitExec(context.Context, *WaitExecRequest) (*WaitExecResponse, error)
+	SignalExec(context.Context, *SignalExecRequest) (*AcceptedResponse, error)
+	// ListExecs lists execs, ended ones too as long as the sandbox's history is kept, newest first.
+	ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error)
+	// ReadExecLog streams an exec's output, from the files that it is written to.
+	ReadExecLog(*ReadExecLogRequest, grpc.ServerStreamingServer[ExecLogChunk]) error
+	// WatchSandboxes streams the events of all sandboxes that match, each with its own sequence, from now on.
+	WatchSandboxes(*WatchSandboxesRequest, grpc.ServerStreamingServer[SandboxEvent]) error
+	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
+	Info(context.Context, *InfoRequest) (*InfoResponse, error)
 	mustEmbedUnimplementedSandboxServiceServer()
 }
 
@@ -274,6 +462,42 @@ func (UnimplementedSandboxServiceServer) GetExec(context.Context, *GetExecReques
 }
 func (UnimplementedSandboxServiceServer) ListActiveExecs(context.Context, *ListActiveExecsRequest) (*ListActiveExecsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListActiveExecs not implemented")
+}
+func (UnimplementedSandboxServiceServer) PauseSandbox(context.Context, *PauseSandboxRequest) (*AcceptedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) UnpauseSandbox(context.Context, *UnpauseSandboxRequest) (*AcceptedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UnpauseSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) DrainSandbox(context.Context, *DrainSandboxRequest) (*AcceptedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) ExtendSandbox(context.Context, *ExtendSandboxRequest) (*ExtendSandboxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExtendSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) WaitSandbox(context.Context, *WaitSandboxRequest) (*WaitSandboxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WaitSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) WaitExec(context.Context, *WaitExecRequest) (*WaitExecResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WaitExec not implemented")
+}
+func (UnimplementedSandboxServiceServer) SignalExec(context.Context, *SignalExecRequest) (*AcceptedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignalExec not implemented")
+}
+func (UnimplementedSandboxServiceServer) ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListExecs not implemented")
+}
+func (UnimplementedSandboxServiceServer) ReadExecLog(*ReadExecLogRequest, grpc.ServerStreamingServer[ExecLogChunk]) error {
+	return status.Error(codes.Unimplemented, "method ReadExecLog not implemented")
+}
+func (UnimplementedSandboxServiceServer) WatchSandboxes(*WatchSandboxesRequest, grpc.ServerStreamingServer[SandboxEvent]) error {
+	return status.Error(codes.Unimplemented, "method WatchSandboxes not implemented")
+}
+func (UnimplementedSandboxServiceServer) GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetStats not implemented")
+}
+func (UnimplementedSandboxServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
 }
 func (UnimplementedSandboxServiceServer) mustEmbedUnimplementedSandboxServiceServer() {}
 func (UnimplementedSandboxServiceServer) testEmbeddedByValue()                        {}
@@ -523,6 +747,208 @@ func _SandboxService_ListActiveExecs_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_PauseSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).PauseSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_PauseSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).PauseSandbox(ctx, req.(*PauseSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_UnpauseSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UnpauseSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).UnpauseSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_UnpauseSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).UnpauseSandbox(ctx, req.(*UnpauseSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_DrainSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).DrainSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_DrainSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).DrainSandbox(ctx, req.(*DrainSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ExtendSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExtendSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ExtendSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ExtendSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ExtendSandbox(ctx, req.(*ExtendSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_WaitSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WaitSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).WaitSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_WaitSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).WaitSandbox(ctx, req.(*WaitSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_WaitExec_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WaitExecRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).WaitExec(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_WaitExec_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).WaitExec(ctx, req.(*WaitExecRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_SignalExec_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalExecRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).SignalExec(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_SignalExec_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).SignalExec(ctx, req.(*SignalExecRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ListExecs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListExecsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ListExecs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ListExecs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ListExecs(ctx, req.(*ListExecsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ReadExecLog_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadExecLogRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).ReadExecLog(m, &grpc.GenericServerStream[ReadExecLogRequest, ExecLogChunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadExecLogServer = grpc.ServerStreamingServer[ExecLogChunk]
+
+func _SandboxService_WatchSandboxes_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchSandboxesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).WatchSandboxes(m, &grpc.GenericServerStream[WatchSandboxesRequest, SandboxEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WatchSandboxesServer = grpc.ServerStreamingServer[SandboxEvent]
+
+func _SandboxService_GetStats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetStatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).GetStats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_GetStats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).GetStats(ctx, req.(*GetStatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_Info_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InfoRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).Info(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_Info_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).Info(ctx, req.(*InfoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SandboxService_ServiceDesc is the grpc.ServiceDesc for SandboxService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -578,11 +1004,61 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "ListActiveExecs",
 			Handler:    _SandboxService_ListActiveExecs_Handler,
 		},
+		{
+			MethodName: "PauseSandbox",
+			Handler:    _SandboxService_PauseSandbox_Handler,
+		},
+		{
+			MethodName: "UnpauseSandbox",
+			Handler:    _SandboxService_UnpauseSandbox_Handler,
+		},
+		{
+			MethodName: "DrainSandbox",
+			Handler:    _SandboxService_DrainSandbox_Handler,
+		},
+		{
+			MethodName: "ExtendSandbox",
+			Handler:    _SandboxService_ExtendSandbox_Handler,
+		},
+		{
+			MethodName: "WaitSandbox",
+			Handler:    _SandboxService_WaitSandbox_Handler,
+		},
+		{
+			MethodName: "WaitExec",
+			Handler:    _SandboxService_WaitExec_Handler,
+		},
+		{
+			MethodName: "SignalExec",
+			Handler:    _SandboxService_SignalExec_Handler,
+		},
+		{
+			MethodName: "ListExecs",
+			Handler:    _SandboxService_ListExecs_Handler,
+		},
+		{
+			MethodName: "GetStats",
+			Handler:    _SandboxService_GetStats_Handler,
+		},
+		{
+			MethodName: "Info",
+			Handler:    _SandboxService_Info_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "SubscribeSandboxEvents",
 			Handler:       _SandboxService_SubscribeSandboxEvents_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadExecLog",
+			Handler:       _SandboxService_ReadExecLog_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchSandboxes",
+			Handler:       _SandboxService_WatchSandboxes_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -42,9 +43,14 @@ type Checkpoint struct {
 	// Running execs, by id, with the time each was accepted.
 	Running map[string]*timestamppb.Timestamp `protobuf:"bytes,10,rep,name=running,proto3" json:"running,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// lifecycle.ServiceState of each service that was told of, by name.
-	Services      map[string]int32    `protobuf:"bytes,11,rep,name=services,proto3" json:"services,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Ports         []*v1.PublishedPort `protobuf:"bytes,12,rep,name=ports,proto3" json:"ports,omitempty"`
-	CommandEnded  bool                `protobuf:"varint,13,opt,name=command_ended,json=commandEnded,proto3" json:"command_ended,omitempty"`
+	Services      map[string]int32       `protobuf:"bytes,11,rep,name=services,proto3" json:"services,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Ports         []*v1.PublishedPort    `protobuf:"bytes,12,rep,name=ports,proto3" json:"ports,omitempty"`
+	CommandEnded  bool                   `protobuf:"varint,13,opt,name=command_ended,json=commandEnded,proto3" json:"command_ended,omitempty"`
+	Grace         *durationpb.Duration   `protobuf:"bytes,14,opt,name=grace,proto3" json:"grace,omitempty"`
+	DrainUntil    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=drain_until,json=drainUntil,proto3" json:"drain_until,omitempty"`
+	Extended      bool                   `protobuf:"varint,16,opt,name=extended,proto3" json:"extended,omitempty"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	IdleTtl       *durationpb.Duration   `protobuf:"bytes,18,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -170,6 +176,41 @@ func (x *Checkpoint) GetCommandEnded() bool {
 	return false
 }
 
+func (x *Checkpoint) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetDrainUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrainUntil
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetExtended() bool {
+	if x != nil {
+		return x.Extended
+	}
+	return false
+}
+
+func (x *Checkpoint) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetIdleTtl() *durationpb.Duration {
+	if x != nil {
+		return x.IdleTtl
+	}
+	return nil
+}
+
 // ExecEnd tells where the end of an exec is recorded.
 type ExecEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -272,7 +313,7 @@ var File_agbox_journal_v1_journal_proto protoreflect.FileDescriptor
 
 const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x05\n" +
+	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\a\n" +
 	"\n" +
 	"Checkpoint\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12,\n" +
@@ -291,7 +332,14 @@ const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	" \x03(\v2).agbox.journal.v1.Checkpoint.RunningEntryR\arunning\x12F\n" +
 	"\bservices\x18\v \x03(\v2*.agbox.journal.v1.Checkpoint.ServicesEntryR\bservices\x12-\n" +
 	"\x05ports\x18\f \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\x12#\n" +
-	"\rcommand_ended\x18\r \x01(\bR\fcommandEnded\x1aV\n" +
+	"\rcommand_ended\x18\r \x01(\bR\fcommandEnded\x12/\n" +
+	"\x05grace\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12;\n" +
+	"\vdrain_until\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"drainUntil\x12\x1a\n" +
+	"\bextended\x18\x10 \x01(\bR\bextended\x129\n" +
+	"\n" +
+	"expires_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x124\n" +
+	"\bidle_ttl\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x1aV\n" +
 	"\fRunningEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01\x1a;\n" +
@@ -328,21 +376,26 @@ var file_agbox_journal_v1_journal_proto_goTypes = []any{
 	(v1.SandboxState)(0),          // 5: agbox.v1.SandboxState
 	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
 	(*v1.PublishedPort)(nil),      // 7: agbox.v1.PublishedPort
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
 }
 var file_agbox_journal_v1_journal_proto_depIdxs = []int32{
-	5, // 0: agbox.journal.v1.Checkpoint.phase:type_name -> agbox.v1.SandboxState
-	6, // 1: agbox.journal.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	6, // 2: agbox.journal.v1.Checkpoint.changed_at:type_name -> google.protobuf.Timestamp
-	6, // 3: agbox.journal.v1.Checkpoint.active_at:type_name -> google.protobuf.Timestamp
-	3, // 4: agbox.journal.v1.Checkpoint.running:type_name -> agbox.journal.v1.Checkpoint.RunningEntry
-	4, // 5: agbox.journal.v1.Checkpoint.services:type_name -> agbox.journal.v1.Checkpoint.ServicesEntry
-	7, // 6: agbox.journal.v1.Checkpoint.ports:type_name -> agbox.v1.PublishedPort
-	6, // 7: agbox.journal.v1.Checkpoint.RunningEntry.value:type_name -> google.protobuf.Timestamp
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	5,  // 0: agbox.journal.v1.Checkpoint.phase:type_name -> agbox.v1.SandboxState
+	6,  // 1: agbox.journal.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	6,  // 2: agbox.journal.v1.Checkpoint.changed_at:type_name -> google.protobuf.Timestamp
+	6,  // 3: agbox.journal.v1.Checkpoint.active_at:type_name -> google.protobuf.Timestamp
+	3,  // 4: agbox.journal.v1.Checkpoint.running:type_name -> agbox.journal.v1.Checkpoint.RunningEntry
+	4,  // 5: agbox.journal.v1.Checkpoint.services:type_name -> agbox.journal.v1.Checkpoint.ServicesEntry
+	7,  // 6: agbox.journal.v1.Checkpoint.ports:type_name -> agbox.v1.PublishedPort
+	8,  // 7: agbox.journal.v1.Checkpoint.grace:type_name -> google.protobuf.Duration
+	6,  // 8: agbox.journal.v1.Checkpoint.drain_until:type_name -> google.protobuf.Timestamp
+	6,  // 9: agbox.journal.v1.Checkpoint.expires_at:type_name -> google.protobuf.Timestamp
+	8,  // 10: agbox.journal.v1.Checkpoint.idle_ttl:type_name -> google.protobuf.Duration
+	6,  // 11: agbox.journal.v1.Checkpoint.RunningEntry.value:type_name -> google.protobuf.Timestamp
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_agbox_journal_v1_journal_proto_init() }

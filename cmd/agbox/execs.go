@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) execsCommand() *cobra.Command {
+	var names []string
+	var limit uint32
+	cmd := &cobra.Command{
+		Use:   "execs [SANDBOX]",
+		Short: "List execs, newest first, ended ones too",
+		Example: `  agbox sandbox execs my-sandbox
+  agbox sandbox execs --state running`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return errors.Join(cobra.MaximumNArgs(1)(cmd, args), checkStates(names, agboxv1.ExecState_value, "EXEC_STATE_"))
+		},
+	}
+	cmd.Flags().StringArrayVar(&names, "state", nil, "only those in this state, such as running; may be repeated")
+	cmd.Flags().Uint32Var(&limit, "limit", 1000, "at most so many")
+	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+		req := &agboxv1.ListExecsRequest{SandboxId: strings.Join(args, ""), Limit: limit}
+		for _, name := range names {
+			req.States = append(req.States, agboxv1.ExecState(agboxv1.ExecState_value["EXEC_STATE_"+strings.ToUpper(name)]))
+		}
+		return a.execs(ctx, c, req)
+	})
+	return cmd
+}
+
+func (a *app) execs(ctx context.Context, c *sdk.Client, req *agboxv1.ListExecsRequest) error {
+	resp, err := c.Raw().ListExecs(ctx, req)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"ID", "SANDBOX", "STATE", "EXIT", "ENDED", "COMMAND"}}
+	for _, exec := range resp.GetExecs() {
+		if a.json {
+			if err := a.printJSON(exec); err != nil {
+				return err
+			}
+			continue
+		}
+		code, ended := "", ""
+		if exec.GetEndedAt() != nil {
+			code, ended = fmt.Sprint(exec.GetExitCode()), timeText(exec.GetEndedAt().AsTime())
+		}
+		rows = append(rows, []string{exec.GetExecId(), exec.GetSandboxId(),
+			strings.TrimPrefix(exec.GetState().String(), "EXEC_STATE_"), code, ended, strings.Join(exec.GetCommand(), " ")})
+	}
+	if a.json {
+		return nil
+	}
+	return a.printTable(rows)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) infoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "info",
+		Short: "Show what agboxd runs on and how much of it is in use",
+		Args:  cobra.NoArgs,
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
+			if a.json {
+				resp, err := c.Raw().Info(ctx, &agboxv1.InfoRequest{})
+				if err != nil {
+					return err
+				}
+				return a.printJSON(resp)
+			}
+			return a.info(ctx, c)
+		}),
+	}
+}
+
+func (a *app) info(ctx context.Context, c *sdk.Client) error {
+	info, err := c.Info(ctx)
+	if err != nil {
+		return err
+	}
+	var sandboxes []string
+	for _, state := range slices.Sorted(maps.Keys(info.Sandboxes)) {
+		sandboxes = append(sandboxes, fmt.Sprintf("%d %s", info.Sandboxes[state], state))
+	}
+	isolation := "on"
+	if info.IsolationProblem != "" {
+		isolation = "off: " + info.IsolationProblem
+	}
+	return a.printTable([][]string{
+		{"agboxd", info.Version},
+		{"engine", info.EngineVersion + " (API " + info.EngineAPIVersion + ") on " + info.EngineOS},
+		{"storage", info.StorageDriver},
+		{"isolation", isolation},
+		{"sandboxes", cmp.Or(strings.Join(sandboxes, ", "), "none")},
+		{"running execs", fmt.Sprint(info.RunningExecs)},
+		{"networks", fmt.Sprintf("%d of %d in %s", info.SubnetsUsed, info.SubnetsTotal, info.NetworkPool)},
+	})
+}

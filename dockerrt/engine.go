@@ -1,0 +1,49 @@
+package dockerrt
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"github.com/agbox-dev/agbox/actors"
+)
+
+// Engine implements actors.Runtime.
+func (d *Docker) Engine(ctx context.Context) (actors.Engine, error) {
+	engine, err := d.engine(ctx)
+	return engine, reached(err)
+}
+
+func (d *Docker) engine(ctx context.Context) (actors.Engine, error) {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	info, err := d.api.Info(ctx)
+	if err != nil {
+		return actors.Engine{}, fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err)
+	}
+	used, total := d.subnets.census()
+	return actors.Engine{
+		Version: info.ServerVersion, APIVersion: d.api.ClientVersion(), OS: info.OperatingSystem, StorageDriver: info.Driver,
+		Pool: d.subnets.pool.String(), SubnetsUsed: used, SubnetsTotal: total,
+	}, nil
+}
+
+// census returns how many subnets of the pool are in use, by whomever, and how many there are.
+func (s *subnets) census() (used, total uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	total = uint32(1) << (s.bits - s.pool.Bits())
+	ours := map[netip.Prefix]bool{}
+	for taken := range s.taken {
+		switch {
+		case !taken.Overlaps(s.pool):
+		case taken.Bits() >= s.bits:
+			ours[netip.PrefixFrom(taken.Addr(), s.bits).Masked()] = true
+		case taken.Bits() <= s.pool.Bits():
+			return total, total
+		default:
+			used += uint32(1) << (s.bits - taken.Bits())
+		}
+	}
+	return min(used+uint32(len(ours)), total), total
+}

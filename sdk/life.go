@@ -1,0 +1,76 @@
+package sdk
+
+import (
+	"context"
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// Kill is Stop without any grace; it also takes the place of a stop that hangs.
+func (c *Client) Kill(ctx context.Context, id string, opts ...WaitOption) error {
+	return c.change(ctx, id, EventSandboxStopped, waits(opts), func() error {
+		_, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id, Force: true})
+		return err
+	})
+}
+
+// StopWithin is Stop with so much time between TERM and KILL, in place of the daemon's own.
+func (c *Client) StopWithin(ctx context.Context, id string, grace time.Duration, opts ...WaitOption) error {
+	return c.change(ctx, id, EventSandboxStopped, waits(opts), func() error {
+		_, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id, Grace: durationpb.New(grace)})
+		return err
+	})
+}
+
+// Pause freezes every process of a READY sandbox and waits until it is PAUSED.
+func (c *Client) Pause(ctx context.Context, id string, opts ...WaitOption) error {
+	return c.change(ctx, id, EventSandboxPaused, waits(opts), func() error {
+		_, err := c.raw.PauseSandbox(ctx, &agboxv1.PauseSandboxRequest{SandboxId: id})
+		return err
+	})
+}
+
+// Unpause lets a PAUSED sandbox go on and waits until it does.
+func (c *Client) Unpause(ctx context.Context, id string, opts ...WaitOption) error {
+	return c.change(ctx, id, EventSandboxUnpaused, waits(opts), func() error {
+		_, err := c.raw.UnpauseSandbox(ctx, &agboxv1.UnpauseSandboxRequest{SandboxId: id})
+		return err
+	})
+}
+
+// Drain refuses further execs, lets those that run end, and waits until the sandbox is STOPPED. What still runs after the
+// deadline is cancelled; 0 sets none.
+func (c *Client) Drain(ctx context.Context, id string, deadline time.Duration, opts ...WaitOption) error {
+	return c.change(ctx, id, EventSandboxStopped, waits(opts), func() error {
+		request := &agboxv1.DrainSandboxRequest{SandboxId: id}
+		if deadline > 0 {
+			request.Deadline = durationpb.New(deadline)
+		}
+		_, err := c.raw.DrainSandbox(ctx, request)
+		return err
+	})
+}
+
+// Extension moves a sandbox's deadlines; what is nil stays. An extension counts as activity.
+type Extension struct {
+	MaxDuration *time.Duration // from now on; 0: for ever
+	IdleTTL     *time.Duration // 0: never
+}
+
+// Extend returns the sandbox with its new deadlines.
+func (c *Client) Extend(ctx context.Context, id string, e Extension) (Sandbox, error) {
+	request := &agboxv1.ExtendSandboxRequest{SandboxId: id, Touch: true}
+	if e.MaxDuration != nil {
+		request.MaxDuration = durationpb.New(*e.MaxDuration)
+	}
+	if e.IdleTTL != nil {
+		request.IdleTtl = durationpb.New(*e.IdleTTL)
+	}
+	resp, err := c.raw.ExtendSandbox(ctx, request)
+	if err != nil {
+		return Sandbox{}, err
+	}
+	return sandboxOf(resp.GetSandbox()), nil
+}

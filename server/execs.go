@@ -1,0 +1,53 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+// How many execs one ListExecs returns at most, unless it asks for more, and how many it can ask for.
+const (
+	defaultExecs = 1_000
+	maxExecs     = 10_000
+)
+
+const reasonLimitTooLarge = "LIMIT_TOO_LARGE"
+
+func (s *Server) ListExecs(ctx context.Context, req *agboxv1.ListExecsRequest) (*agboxv1.ListExecsResponse, error) {
+	if err := knownStates("states", req.States); err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	if req.Limit > maxExecs {
+		return nil, s.fail(&spec.Error{Reason: reasonLimitTooLarge, Field: "limit",
+			Message: fmt.Sprintf("%d execs are too many for one answer: ask for at most %d, or for those of one sandbox or state", req.Limit, maxExecs)})
+	}
+	if req.SandboxId != "" {
+		if _, found := s.system.Spec(req.SandboxId); !found {
+			return nil, s.fail(persist.ErrNoSandbox, "sandbox_id", req.SandboxId)
+		}
+	}
+	names, err := s.db.NewestExecs(ctx, req.SandboxId, req.States, int(cmp.Or(req.Limit, defaultExecs)))
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	response := &agboxv1.ListExecsResponse{}
+	for _, name := range names {
+		exec, err := s.db.Exec(name.SandboxID, name.ExecID)
+		if errors.Is(err, persist.ErrNoExec) {
+			continue // its history went since
+		} else if err != nil {
+			return nil, s.fail(err, "exec_id", name.ExecID)
+		}
+		if status := s.status(exec); len(req.States) == 0 || slices.Contains(req.States, status.State) { // it may have ended since
+			response.Execs = append(response.Execs, status)
+		}
+	}
+	return response, nil
+}

@@ -1,0 +1,137 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/actorstest"
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/server"
+)
+
+const (
+	pending = agboxv1.SandboxState_SANDBOX_STATE_PENDING
+	ready   = agboxv1.SandboxState_SANDBOX_STATE_READY
+	failed  = agboxv1.SandboxState_SANDBOX_STATE_FAILED
+	stopped = agboxv1.SandboxState_SANDBOX_STATE_STOPPED
+	deleted = agboxv1.SandboxState_SANDBOX_STATE_DELETED
+)
+
+// fleet is a daemon whose sandboxes cost nothing, on a real socket and a real database.
+type fleet struct {
+	*raw.Client
+	t    testing.TB
+	fake *actorstest.Runtime
+	db   *persist.DB
+	stop func()
+}
+
+func startFleet(t testing.TB, config actors.Config, fake *actorstest.Runtime) *fleet {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := persist.Open(filepath.Join(dir, "ids.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	system, err := actors.Start(config, db, fake, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s", "agboxd.sock")
+	listener, err := server.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := server.New(server.Config{Version: "test"}, system, db, fake, log)
+	served := make(chan error, 1)
+	go func() { served <- service.Serve(listener) }()
+	client, err := raw.Dial(raw.WithSocket(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{Client: client, t: t, fake: fake, db: db}
+	f.stop = sync.OnceFunc(func() {
+		service.Shutdown()
+		err := <-served
+		system.Shutdown(context.Background())
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		client.Close()
+		f.stop()
+		os.RemoveAll(dir)
+	})
+	return f
+}
+
+// create has a sandbox accepted and waits until it is at rest.
+func (f *fleet) create(id string, labels map[string]string) {
+	f.t.Helper()
+	_, err := f.CreateSandbox(f.t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: id,
+		CreateSpec: &agboxv1.CreateSpec{Image: "image", Labels: labels}})
+	if err == nil {
+		_, err = f.WaitSandbox(f.t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: id})
+	}
+	if err != nil {
+		f.t.Error(err)
+	}
+}
+
+// run runs n commands to their ends, one after the other.
+func (f *fleet) run(id string, n int) {
+	f.t.Helper()
+	for range n {
+		created, err := f.CreateExec(f.t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"true"}})
+		if err == nil {
+			_, err = f.WaitExec(f.t.Context(), &agboxv1.WaitExecRequest{ExecId: created.ExecId})
+		}
+		if err != nil {
+			f.t.Error(err)
+		}
+	}
+}
+
+func (f *fleet) remove(id string) {
+	f.t.Helper()
+	_, err := f.DeleteSandbox(f.t.Context(), &agboxv1.DeleteSandboxRequest{SandboxId: id})
+	if err == nil {
+		_, err = f.WaitSandbox(f.t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: id, States: []agboxv1.SandboxState{deleted}})
+	}
+	if err != nil {
+		f.t.Error(err)
+	}
+}
+
+// each does something to sandboxes 0 to n-1 of a kind, all at once.
+func each(n int, kind string, do func(id string)) {
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { do(fmt.Sprintf("%s-%03d", kind, i)) })
+	}
+	group.Wait()
+}
+
+func (f *fleet) watch(req *agboxv1.WatchSandboxesRequest) *raw.Stream {
+	f.t.Helper()
+	stream, err := f.WatchSandboxes(f.t.Context(), req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(stream.Close)
+	return stream
+}

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+func (s *Server) PauseSandbox(ctx context.Context, req *agboxv1.PauseSandboxRequest) (*agboxv1.AcceptedResponse, error) {
+	return s.request(ctx, req.SandboxId, lifecycle.Pause{Reason: lifecycle.ReasonPauseRequested})
+}
+
+func (s *Server) UnpauseSandbox(ctx context.Context, req *agboxv1.UnpauseSandboxRequest) (*agboxv1.AcceptedResponse, error) {
+	return s.request(ctx, req.SandboxId, lifecycle.Unpause{})
+}
+
+func (s *Server) DrainSandbox(ctx context.Context, req *agboxv1.DrainSandboxRequest) (*agboxv1.AcceptedResponse, error) {
+	if err := spec.ValidateDuration("deadline", req.Deadline); err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	var drain lifecycle.Drain
+	if req.Deadline != nil {
+		drain.Until = time.Now().Add(req.Deadline.AsDuration())
+	}
+	return s.request(ctx, req.SandboxId, drain)
+}
+
+func (s *Server) ExtendSandbox(ctx context.Context, req *agboxv1.ExtendSandboxRequest) (*agboxv1.ExtendSandboxResponse, error) {
+	if err := spec.ValidateDuration("max_duration", req.MaxDuration); err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	if err := spec.ValidateDuration("idle_ttl", req.IdleTtl); err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	var extend lifecycle.Extend
+	if req.MaxDuration != nil {
+		extend.ExpiresAt = &time.Time{}
+		if d := req.MaxDuration.AsDuration(); d > 0 {
+			*extend.ExpiresAt = time.Now().Add(d)
+		}
+	}
+	if req.IdleTtl != nil {
+		ttl := req.IdleTtl.AsDuration()
+		extend.IdleTTL = &ttl
+	}
+	if _, err := s.system.Request(ctx, req.SandboxId, extend); err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	view, err := s.system.Sandbox(req.SandboxId)
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	return &agboxv1.ExtendSandboxResponse{Sandbox: handle(view)}, nil
+}

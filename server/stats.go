@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// GetStats reads what the containers use now. A service that does not run is left out.
+func (s *Server) GetStats(ctx context.Context, req *agboxv1.GetStatsRequest) (*agboxv1.GetStatsResponse, error) {
+	view, err := s.system.Sandbox(req.SandboxId)
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	var containers []*agboxv1.ContainerStats
+	switch view.State.Phase {
+	case lifecycle.Ready, agboxv1.SandboxState_SANDBOX_STATE_PAUSED, agboxv1.SandboxState_SANDBOX_STATE_DRAINING:
+		if containers, err = s.runtime.Stats(ctx, req.SandboxId); err != nil {
+			return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		}
+	}
+	if len(containers) == 0 || containers[0].ServiceName != "" { // it is not in such a state, or is about to leave it
+		return nil, s.fail(&lifecycle.Refusal{Kind: lifecycle.ErrNotReady, Message: fmt.Sprintf(
+			"sandbox %s is %s and its primary does not run: there are stats only while it does", req.SandboxId, stateName(view.State.Phase))},
+			"sandbox_id", req.SandboxId)
+	}
+	return &agboxv1.GetStatsResponse{Containers: containers}, nil
+}
+
+func (s *Server) Info(ctx context.Context, _ *agboxv1.InfoRequest) (*agboxv1.InfoResponse, error) {
+	engine, err := s.runtime.Engine(ctx)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	response := &agboxv1.InfoResponse{
+		Version:       s.config.Version,
+		EngineVersion: engine.Version, EngineApiVersion: engine.APIVersion, EngineOs: engine.OS, StorageDriver: engine.StorageDriver,
+		NetworkPool: engine.Pool, SubnetsUsed: engine.SubnetsUsed, SubnetsTotal: engine.SubnetsTotal,
+		Sandboxes: map[string]uint32{},
+	}
+	response.Isolated, response.IsolationProblem = s.runtime.Isolated()
+	states, execs := s.system.Counts()
+	for state, n := range states {
+		response.Sandboxes[stateName(state)] = n
+	}
+	response.RunningExecs = execs
+	return response, nil
+}
+
+func stateName(state lifecycle.Phase) string {
+	return strings.TrimPrefix(state.String(), "SANDBOX_STATE_")
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+// WatchSandboxes follows the logs of many sandboxes as SubscribeSandboxEvents does that of one. The response headers
+// say that it has begun: what is recorded after them is told.
+func (s *Server) WatchSandboxes(req *agboxv1.WatchSandboxesRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
+	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
+		return s.fail(err)
+	}
+	w := watch{server: s, selector: req.LabelSelector, stream: stream, version: s.db.Version(), cursors: map[string]uint64{}}
+	if err := w.begin(req.IncludeCurrentSnapshot); err != nil {
+		return err
+	}
+	for {
+		changes := s.db.ChangesAfter(w.version)
+		w.take(changes)
+		if len(w.due) > 0 {
+			if err := w.round(); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-changes.Next:
+		case <-stream.Context().Done():
+			return s.fail(stream.Context().Err())
+		case <-s.closing:
+			return s.fail(actors.ErrShuttingDown)
+		}
+	}
+}
+
+// watch is one subscription to many sandboxes: a number for each, and the names of those that have more to tell.
+type watch struct {
+	server   *Server
+	selector map[string]string
+	stream   grpc.ServerStreamingServer[agboxv1.SandboxEvent]
+	// version is up to where it has been told which sandboxes changed.
+	version uint64
+	// cursors holds the newest sequence sent of each sandbox that matches, until that is DELETED. due are those that
+	// may have more, each once.
+	cursors map[string]uint64
+	due     []string
+}
+
+// begin places the cursors, and tells the present states when they are wanted.
+func (w *watch) begin(snapshots bool) error {
+	views, err := w.server.matching(w.selector)
+	if err != nil {
+		return w.server.fail(err)
+	}
+	var told []*agboxv1.SandboxEvent
+	for _, view := range views {
+		if view.State.Phase == lifecycle.Deleted {
+			continue
+		}
+		w.cursors[view.State.SandboxID] = view.State.Sequence
+		if snapshots {
+			told = append(told, snapshot(view)...)
+		}
+	}
+	if err := w.stream.SendHeader(metadata.MD{}); err != nil {
+		return err
+	}
+	for _, event := range told {
+		if err := w.stream.Send(event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take notes which sandboxes have something to tell.
+func (w *watch) take(changes persist.Changes) {
+	// A sandbox without a cursor is a new one, or does not match, or was DELETED and told so. Each is new only once.
+	for _, id := range changes.Created {
+		if _, found := w.cursors[id]; found {
+			continue
+		}
+		if sandbox, found := w.server.system.Spec(id); found && carries(sandbox.Labels, w.selector) {
+			w.cursors[id] = 0
+		}
+	}
+	noted := make(map[string]bool, len(w.due))
+	for _, id := range w.due {
+		noted[id] = true
+	}
+	note := func(id string) {
+		if _, found := w.cursors[id]; found && !noted[id] {
+			w.due = append(w.due, id)
+		}
+	}
+	for _, id := range changes.Changed {
+		note(id)
+	}
+	if changes.Overflow {
+		for id := range w.cursors {
+			note(id)
+		}
+	}
+	w.version = changes.Version
+}
+
+// round sends a chunk of each sandbox that has one, so that a busy one does not keep the others from their turn.
+func (w *watch) round() error {
+	due := w.due
+	w.due = nil
+	for _, id := range due {
+		cursor, found := w.cursors[id]
+		if !found {
+			continue // it is DELETED, and that was told
+		}
+		events, err := w.server.db.Events(id, cursor, chunk)
+		if errors.Is(err, persist.ErrNoSandbox) {
+			delete(w.cursors, id) // purged: there is nothing more to tell
+			continue
+		} else if err != nil {
+			return w.server.fail(err, "sandbox_id", id)
+		}
+		if err := w.send(id, events); err != nil {
+			return err
+		}
+		if len(events) == chunk {
+			w.due = append(w.due, id)
+		}
+	}
+	return nil
+}
+
+func (w *watch) send(id string, events []*agboxv1.SandboxEvent) error {
+	for _, event := range events {
+		cursor := w.cursors[id]
+		if event.Sequence != cursor+1 {
+			return newStatus(codes.OutOfRange, reasonExpired,
+				fmt.Sprintf("sequence %d is not one to continue from: sandbox %s keeps %d and later, and the watch was read too slowly: "+
+					"begin another one, with include_current_snapshot", cursor, id, event.Sequence),
+				map[string]string{"sandbox_id": id, "from_sequence": strconv.FormatUint(cursor, 10),
+					"oldest_sequence": strconv.FormatUint(event.Sequence, 10)})
+		}
+		if err := w.stream.Send(event); err != nil {
+			return err
+		}
+		w.cursors[id] = event.Sequence
+		if event.EventType == agboxv1.EventType_SANDBOX_DELETED {
+			delete(w.cursors, id)
+		}
+	}
+	return nil
+}
+
+// carries reports whether labels hold every one of the selector.
+func carries(labels, selector map[string]string) bool {
+	for key, want := range selector {
+		if value, found := labels[key]; !found || value != want {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,202 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/actorstest"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
+)
+
+var mine = map[string]string{"team": "a"}
+
+// untilDeleted reads until n sandboxes are DELETED, and checks that each one's events come in order, without gap or
+// duplicate, from the sequence after its entry in begin, and that all belong to the kinds.
+func untilDeleted(t *testing.T, stream *raw.Stream, n int, begin map[string]uint64, kinds ...string) {
+	t.Helper()
+	last := map[string]uint64{}
+	for left := n; left > 0; {
+		event, err := stream.Recv()
+		if err != nil {
+			t.Errorf("with %d sandboxes left: %v", left, err)
+			return
+		}
+		id := event.SandboxId
+		kind, _, _ := strings.Cut(id, "-")
+		if _, seen := last[id]; !seen {
+			last[id] = begin[id]
+		}
+		if !strings.Contains(strings.Join(kinds, " "), kind) || event.Sequence != last[id]+1 || event.Replay || event.Snapshot {
+			t.Errorf("after %d of %s comes %v", last[id], id, event)
+			return
+		}
+		last[id] = event.Sequence
+		if event.EventType == agboxv1.EventType_SANDBOX_DELETED {
+			left--
+		}
+	}
+	if len(last) != n {
+		t.Errorf("%d sandboxes were heard of, want %d", len(last), n)
+	}
+}
+
+// TestWatch: sandboxes that are there, that come, that go and that do not match, all busy at once.
+func TestWatch(t *testing.T) {
+	f := startFleet(t, actors.Config{}, actorstest.New())
+	const n = 20
+	begin := map[string]uint64{}
+	each(n, "mine", func(id string) { f.create(id, mine) })
+	each(n, "other", func(id string) { f.create(id, map[string]string{"team": "b"}) })
+	f.create("gone", mine)
+	f.remove("gone")
+	for i := range n {
+		begin[fmt.Sprintf("mine-%03d", i)] = 3
+		begin[fmt.Sprintf("other-%03d", i)] = 3
+	}
+	var watchers, busy sync.WaitGroup
+	for range 10 {
+		some, all := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: mine}), f.watch(&agboxv1.WatchSandboxesRequest{})
+		watchers.Go(func() { untilDeleted(t, some, 2*n, begin, "mine", "new") })
+		watchers.Go(func() { untilDeleted(t, all, 3*n, begin, "mine", "new", "other") })
+	}
+	life := func(id string) { f.run(id, 10); f.remove(id) }
+	busy.Go(func() { each(n, "mine", life) })
+	busy.Go(func() { each(n, "other", life) })
+	busy.Go(func() { each(n, "new", func(id string) { f.create(id, mine); life(id) }) })
+	busy.Wait()
+	watchers.Wait()
+}
+
+func TestWatchSnapshot(t *testing.T) {
+	fake := actorstest.New()
+	fake.Run = fake.UntilCancelled
+	f := startFleet(t, actors.Config{}, fake)
+	f.create("mine-1", mine)
+	f.create("other-1", nil)
+	f.create("gone-1", mine)
+	f.remove("gone-1")
+	if _, err := f.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: "mine-1", ExecId: "exec-1", Command: []string{"x"}}); err != nil {
+		t.Fatal(err)
+	}
+	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: mine, IncludeCurrentSnapshot: true})
+	if _, err := f.StopSandbox(t.Context(), &agboxv1.StopSandboxRequest{SandboxId: "mine-1"}); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []struct {
+		kind     agboxv1.EventType
+		sequence uint64
+		snapshot bool
+	}{
+		{agboxv1.EventType_SANDBOX_READY, 4, true},
+		{agboxv1.EventType_EXEC_STARTED, 4, true},
+		{agboxv1.EventType_SANDBOX_STOP_REQUESTED, 5, false},
+	} {
+		event, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.SandboxId != "mine-1" || event.EventType != want.kind || event.Sequence != want.sequence || event.Snapshot != want.snapshot {
+			t.Errorf("event %d is %v", i, event)
+		}
+	}
+	fake.CancelExec(t.Context(), "mine-1", "exec-1")
+}
+
+// loud fails every command with so many words that a stream that nobody reads takes only a few of its events.
+func loud(context.Context, *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+	return lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Message: strings.Repeat("words ", 500)}, nil
+}
+
+// TestWatchUnread: a watch that is not read for longer than changes are remembered still tells everything, also of
+// sandboxes that came, or came and went, meanwhile.
+func TestWatchUnread(t *testing.T) {
+	fake := actorstest.New()
+	fake.Run = loud
+	f := startFleet(t, actors.Config{}, fake)
+	const n = 40
+	begin := map[string]uint64{}
+	each(n, "mine", func(id string) { f.create(id, mine) })
+	each(n, "other", func(id string) { f.create(id, nil) })
+	for i := range n {
+		begin[fmt.Sprintf("mine-%03d", i)] = 3
+	}
+	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: mine})
+	start := f.db.Version()
+	each(n, "mine", func(id string) { f.run(id, 2) })
+	each(n/2, "mine", f.remove)
+	each(n, "new", func(id string) { f.create(id, mine); f.run(id, 1) })
+	for f.db.Version() < start+2*4096 {
+		each(n, "other", func(id string) { f.run(id, 10) })
+	}
+	each(n, "mine", f.remove)
+	each(n, "new", f.remove)
+	untilDeleted(t, stream, 2*n, begin, "mine", "new")
+}
+
+// TestWatchTrimmed: events that were removed before the watch came to them are a gap that is told.
+func TestWatchTrimmed(t *testing.T) {
+	fake := actorstest.New()
+	fake.Run = loud
+	f := startFleet(t, actors.Config{MaxEvents: 100}, fake)
+	f.create("mine-1", mine)
+	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: mine})
+	f.run("mine-1", 1000)
+	for last := uint64(3); ; last++ {
+		event, err := stream.Recv()
+		if err != nil {
+			refused(t, err, codes.OutOfRange, "SANDBOX_EVENT_SEQUENCE_EXPIRED", "", "begin another one, with include_current_snapshot")
+			return
+		}
+		if event.Sequence != last+1 {
+			t.Fatalf("after %d comes %v", last, event)
+		}
+	}
+}
+
+func TestWatchEnds(t *testing.T) {
+	f := startFleet(t, actors.Config{}, actorstest.New())
+	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: map[string]string{"": "a"}})
+	_, err := stream.Recv()
+	refused(t, err, codes.InvalidArgument, "LABEL_INVALID", "label_selector", "")
+	stream = f.watch(&agboxv1.WatchSandboxesRequest{})
+	f.stop()
+	_, err = stream.Recv()
+	refused(t, err, codes.Unavailable, "DAEMON_SHUTTING_DOWN", "")
+}
+
+// BenchmarkWatch is the time until 100 watchers have heard of one exec in each of 1,000 sandboxes.
+func BenchmarkWatch(b *testing.B) {
+	f := startFleet(b, actors.Config{}, actorstest.New())
+	const sandboxes, watchers = 1_000, 100
+	each(sandboxes, "mine", func(id string) { f.create(id, mine) })
+	before := runtime.NumGoroutine()
+	var streams []*raw.Stream
+	for range watchers {
+		streams = append(streams, f.watch(&agboxv1.WatchSandboxesRequest{}))
+	}
+	b.ReportMetric(float64(runtime.NumGoroutine()-before)/watchers, "goroutines/watcher")
+	for b.Loop() {
+		var reading sync.WaitGroup
+		for _, stream := range streams {
+			reading.Go(func() {
+				for range 2 * sandboxes {
+					if _, err := stream.Recv(); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		each(sandboxes, "mine", func(id string) { f.run(id, 1) })
+		reading.Wait()
+	}
+}
