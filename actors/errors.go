@@ -9,6 +9,8 @@ var (
 	ErrExecNotFound = errors.New("actors: no such exec")
 	// ErrExecTerminal: the exec ended before.
 	ErrExecTerminal = errors.New("actors: exec has ended")
+	// ErrExecNotStarted: the exec was accepted, and its command does not run yet.
+	ErrExecNotStarted = errors.New("actors: exec was not started yet")
 	// ErrSandboxIDTaken and ErrExecIDTaken: the id was used before, deleted or not.
 	ErrSandboxIDTaken = errors.New("actors: sandbox id was used before")
 	ErrExecIDTaken    = errors.New("actors: exec id was used before")

@@ -68,6 +68,9 @@ type Runtime interface {
 	ExecRecorded(sandboxID, execID string)
 	// CancelExec ends the command and all that it started. How it ended is Exec's to tell.
 	CancelExec(ctx context.Context, sandboxID, execID string) error
+	// SignalExec sends a signal to the command's own process, once. It fails with ErrExecTerminal, ErrExecNotStarted, or
+	// ErrOutcomeUnknown.
+	SignalExec(ctx context.Context, sandboxID, execID string, signal int) error
 	// ExecLogs returns the host paths of the exec's output.
 	ExecLogs(sandboxID, execID string) (stdout, stderr string)
 }

@@ -308,6 +308,26 @@ func (s *System) CancelExec(ctx context.Context, execID string) error {
 	return err
 }
 
+// SignalExec sends a signal to a running command's own process. It fails with ErrExecNotFound, ErrExecTerminal,
+// ErrExecNotStarted, a *lifecycle.Refusal for a sandbox that is frozen, or ErrOutcomeUnknown; then the signal may have
+// been sent.
+func (s *System) SignalExec(ctx context.Context, execID string, signal int) error {
+	if s.closing.Load() {
+		return ErrShuttingDown
+	}
+	e, running := s.registry.runner(execID)
+	if !running {
+		if _, err := s.ExecOwner(execID); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s", ErrExecTerminal, execID)
+	}
+	if state := e.state.Load(); state.Phase == lifecycle.Paused {
+		return lifecycle.NotReady(*state)
+	}
+	return s.runtime.SignalExec(ctx, e.id, execID, signal)
+}
+
 // ExecOwner returns the sandbox that an exec runs or ran in, or ErrExecNotFound.
 func (s *System) ExecOwner(execID string) (sandboxID string, err error) {
 	if e, found := s.registry.runner(execID); found {

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/dockerrt/initlink"
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
@@ -68,6 +69,7 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 		Cwd:       request.Cwd,
 		User:      request.User,
 		Timeout:   request.Timeout.AsDuration(),
+		MaxOutput: request.MaxOutputBytes,
 		Grace:     d.config.StopGrace,
 		Files:     [3]*os.File{stdout, stderr, record},
 		OnStarted: func(int) { release() },
@@ -122,7 +124,8 @@ func resources(r initproto.Result) *agboxv1.ExecResources {
 	}
 	return &agboxv1.ExecResources{
 		UserTime: durationpb.New(r.UserTime), SystemTime: durationpb.New(r.SystemTime), MaxRssBytes: uint64(r.MaxRSS),
-		TimedOut: r.TimedOut, OutputDroppedBytes: r.OutputLost,
+		StdoutBytes: r.StdoutBytes, StderrBytes: r.StderrBytes, OutputDroppedBytes: r.OutputMissing(),
+		TimedOut: r.TimedOut, Oom: r.OOM,
 	}
 }
 
@@ -157,6 +160,26 @@ func (d *Docker) CancelExec(ctx context.Context, sandboxID, execID string) error
 		return err
 	}
 	return link.Cancel(ctx, execID, d.config.StopGrace)
+}
+
+// SignalExec implements actors.Runtime.
+func (d *Docker) SignalExec(ctx context.Context, sandboxID, execID string, signal int) error {
+	link, err := d.running(sandboxID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	err = link.Signal(ctx, execID, signal)
+	switch {
+	case errors.Is(err, initlink.ErrExecEnded):
+		return fmt.Errorf("%w: %s", actors.ErrExecTerminal, execID)
+	case errors.Is(err, initlink.ErrExecUnknown):
+		return fmt.Errorf("%w: %s was not started yet", actors.ErrExecNotStarted, execID)
+	case errors.Is(err, initlink.ErrSignalUnknown):
+		return fmt.Errorf("%w: %w", actors.ErrOutcomeUnknown, err)
+	}
+	return err
 }
 
 // ExecLogs implements actors.Runtime.

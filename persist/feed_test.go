@@ -68,6 +68,9 @@ func TestChangesOverflow(t *testing.T) {
 	if changes := db.ChangesAfter(newest - 4096); changes.Overflow || len(changes.Changed) != writers {
 		t.Errorf("4096 changes behind: overflow %v, %d sandboxes", changes.Overflow, len(changes.Changed))
 	}
+	if changes := db.ChangesAfter(newest - 4097); !changes.Overflow || changes.Changed != nil {
+		t.Errorf("4097 changes behind: overflow %v, %d sandboxes", changes.Overflow, len(changes.Changed))
+	}
 	changes := db.ChangesAfter(start)
 	slices.Sort(changes.Created)
 	if !changes.Overflow || changes.Changed != nil || changes.Version != newest || len(changes.Created) != writers+1 || changes.Created[0] != "box-new" {

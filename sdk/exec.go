@@ -7,6 +7,7 @@ import (
 	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // ExecState is where an exec is in its life.
@@ -72,9 +73,14 @@ func (c *Client) CreateExec(ctx context.Context, sandboxID string, command []str
 }
 
 func (c *Client) createExec(ctx context.Context, sandboxID string, command []string, call execCall) (Exec, error) {
-	resp, err := c.raw.CreateExec(ctx, &agboxv1.CreateExecRequest{
+	request := &agboxv1.CreateExecRequest{
 		SandboxId: sandboxID, Command: command, Cwd: call.cwd, EnvOverrides: call.env, ExecId: call.id, User: call.user,
-	})
+		MaxOutputBytes: call.maxLog,
+	}
+	if call.timeout > 0 {
+		request.Timeout = durationpb.New(call.timeout)
+	}
+	resp, err := c.raw.CreateExec(ctx, request)
 	if err != nil {
 		return Exec{}, err
 	}

@@ -74,3 +74,9 @@ func (c *Client) Extend(ctx context.Context, id string, e Extension) (Sandbox, e
 	}
 	return sandboxOf(resp.GetSandbox()), nil
 }
+
+// SignalExec sends a signal, by its name such as INT or its number, to a running exec's own process.
+func (c *Client) SignalExec(ctx context.Context, execID, signal string) error {
+	_, err := c.raw.SignalExec(ctx, &agboxv1.SignalExecRequest{ExecId: execID, Signal: signal})
+	return err
+}

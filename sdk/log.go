@@ -61,7 +61,7 @@ type logReader struct {
 	cancel context.CancelCauseFunc
 	req    *agboxv1.ReadExecLogRequest // what the next stream asks for
 	stream *raw.LogStream
-	opened bool
+	met    bool   // there was a daemon to answer
 	rest   []byte // received and not yet read
 	pause  time.Duration
 	err    error
@@ -89,13 +89,13 @@ func (r *logReader) receive() error {
 	chunk, err := r.next()
 	switch {
 	case err == nil:
-		r.pause = firstLogPause
+		r.met, r.pause = true, firstLogPause
 		r.rest = chunk.GetData()
 		r.req.Offset, r.req.TailBytes = chunk.GetOffset()+uint64(len(r.rest)), nil
 		return nil
 	case r.ctx.Err() != nil:
 		return context.Cause(r.ctx)
-	case !r.req.Follow || !r.opened || !errors.Is(err, ErrUnavailable) && !errors.Is(err, context.Canceled):
+	case !r.req.Follow || !r.met || !errors.Is(err, ErrUnavailable) && !errors.Is(err, context.Canceled):
 		r.cancel(err)
 		return err
 	}
@@ -123,7 +123,7 @@ func (r *logReader) next() (*agboxv1.ExecLogChunk, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.stream, r.opened = stream, true
+		r.stream = stream
 	}
 	return r.stream.Recv()
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/agbox-dev/agbox/sdk"
@@ -58,12 +59,33 @@ func TestReadLog(t *testing.T) {
 	}
 }
 
+// barrier is a pipe from which a command reads a line for each call of open. The test has it open for both directions,
+// so that no end waits for the other.
+func barrier(t *testing.T) (path string, open func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pipe.Close() })
+	return path, func() {
+		t.Helper()
+		if _, err := pipe.WriteString("go\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // What is written while the daemon is away is not missed, nor is anything read twice.
 func TestReadLogOverRestarts(t *testing.T) {
 	broken := 0
 	c, d, socket := start(t, sdk.WithBrokenStream(func(error) { broken++ }))
-	gate := filepath.Join(t.TempDir(), "gate")
-	exec := begin(t, c, sh(fmt.Sprintf(`mkfifo %[1]s; seq 1000; for i in 1 2; do read x <%[1]s; seq 1000; done`, gate)))
+	gate, open := barrier(t)
+	exec := begin(t, c, sh(fmt.Sprintf(`seq 1000; for i in 1 2; do read x <%s; seq 1000; done`, gate)))
 	var part strings.Builder
 	for i := range 1000 {
 		fmt.Fprintln(&part, i+1)
@@ -80,9 +102,7 @@ func TestReadLogOverRestarts(t *testing.T) {
 	read()
 	for range 2 {
 		d.Shutdown()
-		if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
-			t.Fatal(err)
-		}
+		open()
 		if err := d.Serve(socket); err != nil {
 			t.Fatal(err)
 		}
@@ -97,8 +117,8 @@ func TestReadLogOverRestarts(t *testing.T) {
 func TestReadLogWhileAway(t *testing.T) {
 	away := make(chan struct{}, 100)
 	c, d, socket := start(t, sdk.WithBrokenStream(func(error) { away <- struct{}{} }))
-	gate := filepath.Join(t.TempDir(), "gate")
-	exec := begin(t, c, sh(fmt.Sprintf(`mkfifo %[1]s; echo one; read x <%[1]s; echo two`, gate)))
+	gate, open := barrier(t)
+	exec := begin(t, c, sh(fmt.Sprintf(`echo one; read x <%s; echo two`, gate)))
 	log := c.ReadLog(t.Context(), exec.ID, sdk.WithFollow())
 	defer log.Close()
 	if _, err := io.ReadFull(log, make([]byte, 4)); err != nil {
@@ -113,9 +133,10 @@ func TestReadLogWhileAway(t *testing.T) {
 	for range 3 {
 		<-away
 	}
-	if err := errors.Join(d.Serve(socket), os.WriteFile(gate, []byte("go\n"), 0)); err != nil {
+	if err := d.Serve(socket); err != nil {
 		t.Fatal(err)
 	}
+	open()
 	if got := <-read; got != "two\n<nil>" {
 		t.Errorf("got %q", got)
 	}

@@ -1,5 +1,7 @@
 package sdk
 
+import "time"
+
 // CreateOption changes one CreateSandbox.
 type CreateOption interface{ create(*createCall) }
 
@@ -27,6 +29,8 @@ type execCall struct {
 	user      string
 	env       map[string]string
 	maxOutput int64
+	timeout   time.Duration
+	maxLog    uint64
 }
 
 func (o WaitOption) create(c *createCall) { o(&c.waiting) }
@@ -85,6 +89,16 @@ func WithCwd(dir string) ExecOption {
 // it, as the spec's User, else as the image's user agbox if there is one, else as the image's own.
 func WithUser(user string) ExecOption {
 	return execOption(func(c *execCall) { c.user = user })
+}
+
+// WithTimeout ends the command with all that it started after this long. A paused sandbox's clock stands still.
+func WithTimeout(timeout time.Duration) ExecOption {
+	return execOption(func(c *execCall) { c.timeout = timeout })
+}
+
+// WithMaxLog lets each of the command's log files grow to this many bytes. The command goes on beyond it.
+func WithMaxLog(bytes uint64) ExecOption {
+	return execOption(func(c *execCall) { c.maxLog = bytes })
 }
 
 // WithEnv sets environment variables on top of the sandbox's own.

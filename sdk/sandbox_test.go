@@ -158,6 +158,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 		Network:  &sdk.Network{Mode: sdk.NetworkAllow, Allow: []sdk.Destination{{CIDR: "192.0.2.0/24", Ports: []uint16{80}, Protocol: "tcp"}}},
 		Ports:    []sdk.Port{{ContainerPort: 80, HostPort: 8080, HostIP: "0.0.0.0", Protocol: "udp"}},
 		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
+		MaxDuration: time.Hour, OnExpiry: "stop", OnIdle: "pause",
 	}
 	box, err := c.CreateSandbox(t.Context(), spec, sdk.WithSandboxID("box1"), sdk.WithConfigYAML([]byte("image: x\n")))
 	if err != nil {
@@ -183,6 +184,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 		Network:  &agboxv1.NetworkSpec{Mode: "allow", Allow: []*agboxv1.NetworkDestination{{Cidr: "192.0.2.0/24", Ports: []uint32{80}, Protocol: "tcp"}}},
 		Ports:    []*agboxv1.PortSpec{{ContainerPort: 80, HostPort: 8080, HostIp: "0.0.0.0", Protocol: "udp"}},
 		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
+		MaxDuration: durationpb.New(time.Hour), OnExpiry: "stop", OnIdle: "pause",
 	}}
 	for fields, i := want.CreateSpec.ProtoReflect().Descriptor().Fields(), 0; i < fields.Len(); i++ {
 		if !want.CreateSpec.ProtoReflect().Has(fields.Get(i)) {

@@ -29,6 +29,11 @@ type Spec struct {
 	Command []string
 	// OnCommandEnd says what the end of Command means. For a Spec with a Command only.
 	OnCommandEnd CommandEnd
+	// MaxDuration is how long the sandbox may exist, 0 for ever; OnExpiry what happens then: "delete" (or ""), "stop".
+	MaxDuration time.Duration
+	OnExpiry    string
+	// OnIdle is what happens to an idle sandbox: "stop" (or ""), "pause", "delete".
+	OnIdle string
 	// User, a name or a number with an optional ":group", runs Command and the execs that name none.
 	User string
 	// WorkingDir is absolute, where Command and execs start. "": /workspace.
@@ -159,6 +164,9 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 
 		Command:            s.Command,
 		OnCommandEnd:       string(s.OnCommandEnd),
+		MaxDuration:        duration(s.MaxDuration),
+		OnExpiry:           s.OnExpiry,
+		OnIdle:             s.OnIdle,
 		User:               s.User,
 		WorkingDir:         s.WorkingDir,
 		CpuLimit:           s.CPULimit,

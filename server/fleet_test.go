@@ -33,6 +33,21 @@ type fleet struct {
 	fake *actorstest.Runtime
 	db   *persist.DB
 	stop func()
+	// looked gets the name of an exec that the server looks at, unless one waits in it already.
+	looked chan string
+}
+
+type looker struct {
+	*actorstest.Runtime
+	looked chan string
+}
+
+func (l looker) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
+	select {
+	case l.looked <- execID:
+	default:
+	}
+	return l.Runtime.ExecLogs(sandboxID, execID)
 }
 
 func startFleet(t testing.TB, config actors.Config, fake *actorstest.Runtime) *fleet {
@@ -55,14 +70,15 @@ func startFleet(t testing.TB, config actors.Config, fake *actorstest.Runtime) *f
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := server.New(server.Config{Version: "test"}, system, db, fake, log)
+	looked := make(chan string, 1)
+	service := server.New(server.Config{Version: "test"}, system, db, looker{fake, looked}, log)
 	served := make(chan error, 1)
 	go func() { served <- service.Serve(listener) }()
 	client, err := raw.Dial(raw.WithSocket(socket))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{Client: client, t: t, fake: fake, db: db}
+	f := &fleet{Client: client, t: t, fake: fake, db: db, looked: looked}
 	f.stop = sync.OnceFunc(func() {
 		service.Shutdown()
 		err := <-served

@@ -25,8 +25,8 @@ var logNotices execlog.Notices
 
 // ReadExecLog sends the file as it is when asked, or with follow as it grows: then it learns of the exec's end first,
 // reads what there is, and ends. agbox-init has written all output of a command before it tells the end. With follow
-// and tail_bytes the first chunk may be empty, so that a client knows where to go on. An offset beyond the end is an
-// empty log, or with follow one that has to grow that far.
+// the first chunk is empty: a client that loses the daemon knows from it that there was one, and where to go on. An
+// offset beyond the end is an empty log, or with follow one that has to grow that far.
 func (s *Server) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.ServerStreamingServer[agboxv1.ExecLogChunk]) (err error) {
 	owner, err := s.system.ExecOwner(req.ExecId)
 	if err != nil {
@@ -70,17 +70,16 @@ func (r *logReader) fail(err error) error {
 	return r.server.fail(err, "sandbox_id", r.owner, "exec_id", r.execID)
 }
 
-// begin finds the first byte to send.
+// begin finds the first byte to send, and tells a follower.
 func (r *logReader) begin(req *agboxv1.ReadExecLogRequest) error {
 	r.offset = int64(min(req.Offset, math.MaxInt64))
-	if req.TailBytes == nil {
-		return nil
+	if req.TailBytes != nil {
+		size, err := r.log.Size()
+		if err != nil {
+			return r.fail(err)
+		}
+		r.offset = size - int64(min(req.GetTailBytes(), uint64(size)))
 	}
-	size, err := r.log.Size()
-	if err != nil {
-		return r.fail(err)
-	}
-	r.offset = size - int64(min(req.GetTailBytes(), uint64(size)))
 	if !req.Follow {
 		return nil
 	}

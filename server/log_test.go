@@ -134,7 +134,7 @@ func TestLogFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, follow := range []bool{false, true} {
-		_, err := openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec.ExecId, Follow: follow}).Recv()
+		err := drain(openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec.ExecId, Follow: follow}), io.Discard)
 		refused(t, err, codes.Internal, "INTERNAL", "", exec.ExecId+" was removed from the disk")
 	}
 	if err := os.Symlink("/etc/passwd", exec.StdoutLogPath); err != nil {
@@ -142,7 +142,7 @@ func TestLogFile(t *testing.T) {
 	}
 	for _, req := range []*agboxv1.ReadExecLogRequest{{}, {Follow: true}, {TailBytes: tail(9)}} {
 		req.ExecId = exec.ExecId
-		_, err := openLog(t, d, req).Recv()
+		err := drain(openLog(t, d, req), io.Discard)
 		refused(t, err, codes.Internal, "INTERNAL", "", "is a symbolic link: remove it")
 	}
 }
@@ -181,6 +181,9 @@ func TestFollowLog(t *testing.T) {
 
 	exec, release := heldBack(t, d, id, "offset", "printf 01234; printf 56789")
 	stream := openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec.ExecId, Offset: 7, Follow: true})
+	if first, err := stream.Recv(); err != nil || first.Offset != 7 || len(first.Data) != 0 {
+		t.Errorf("first comes %v, %v", first, err)
+	}
 	release()
 	var got bytes.Buffer
 	if err := drain(stream, &got); err != nil || got.String() != "789" {
@@ -233,6 +236,9 @@ func TestFollowLogEnds(t *testing.T) {
 		exec := d.Script(id, "trap 'echo bye; exit' TERM; echo up; echo err >&2")
 		stream := openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec, Follow: true})
 		chunk, err := stream.Recv()
+		if err == nil {
+			chunk, err = stream.Recv() // the first tells that it has begun
+		}
 		if err != nil || string(chunk.Data) != "up\n" {
 			t.Fatalf("%s: first comes %v, %v", name, chunk, err)
 		}
@@ -299,7 +305,7 @@ func TestFollowLogOverRestart(t *testing.T) {
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	exec, release := heldBack(t, d, id, "restart", "seq 5000; read go </tmp/gate-restart; seq 5000")
-	stream := openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec.ExecId, TailBytes: tail(0), Follow: true})
+	stream := openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec.ExecId, Follow: true})
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func refused(t *testing.T, err error, code codes.Code, reason, field string, wor
 
 // untried are the reasons that no call can be made to be refused with, and why not.
 var untried = map[string]string{
-	"EXEC_NOT_RUNNING":          "CancelExec, the only call that could, says EXEC_ALREADY_TERMINAL or EXEC_NOT_FOUND, which tell more",
+	"EXEC_NOT_RUNNING":          "SignalExec says so in the moment between the acceptance of an exec and its start",
 	"OUTCOME_UNKNOWN":           "takes a panic in an actor, or an end of the daemon before gRPC's own; package actors tries the panic",
 	"REQUEST_CANCELLED":         "whoever cancels is gone when the answer comes: its own library tells it",
 	"REQUEST_DEADLINE_EXCEEDED": "a caller's deadline is told by its own library; the daemon's own takes 20 s of an engine that is silent",

@@ -51,7 +51,7 @@ func TestRefusals(t *testing.T) {
 	_, err = d.CancelExec(ctx, &agboxv1.CancelExecRequest{ExecId: "nothing"})
 	refused(t, err, codes.NotFound, "EXEC_NOT_FOUND", "", "there is no exec nothing: it was never started")
 	_, err = d.CancelExec(ctx, &agboxv1.CancelExecRequest{ExecId: "exec-1"})
-	refused(t, err, codes.FailedPrecondition, "EXEC_ALREADY_TERMINAL", "", "exec exec-1 has ended: there is nothing to cancel")
+	refused(t, err, codes.FailedPrecondition, "EXEC_ALREADY_TERMINAL", "", "exec exec-1 has ended: GetExec tells how")
 	refused(t, exec(id, "exec-1"), codes.AlreadyExists, "EXEC_ID_ALREADY_EXISTS", "", "exec id exec-1 was used before")
 	refused(t, create(), codes.AlreadyExists, "SANDBOX_ID_ALREADY_EXISTS", "", taken)
 	_, err = d.ResumeSandbox(ctx, &agboxv1.ResumeSandboxRequest{SandboxId: id})
@@ -72,7 +72,7 @@ func TestRefusals(t *testing.T) {
 	refused(t, create(), codes.AlreadyExists, "SANDBOX_ID_ALREADY_EXISTS", "", taken)
 	refused(t, exec(id, "exec-3"), codes.FailedPrecondition, "SANDBOX_NOT_READY", "", "sandbox "+id+" is DELETED: commands run only while it is READY")
 	_, err = d.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id})
-	refused(t, err, codes.FailedPrecondition, "SANDBOX_INVALID_STATE", "", "cannot stop sandbox "+id+", which is DELETED: only a READY sandbox can be stopped")
+	refused(t, err, codes.FailedPrecondition, "SANDBOX_INVALID_STATE", "", "cannot stop sandbox "+id+", which is DELETED: only a sandbox that is READY, PAUSED or DRAINING can be stopped")
 	if _, err := d.DeleteSandbox(ctx, &agboxv1.DeleteSandboxRequest{SandboxId: id}); err != nil {
 		t.Errorf("a second delete: %v", err)
 	}

@@ -89,14 +89,7 @@ func (s *Server) ListSandboxes(_ context.Context, req *agboxv1.ListSandboxesRequ
 
 // matching returns the sandboxes that carry every label of the selector, newest first.
 func (s *Server) matching(selector map[string]string) ([]actors.View, error) {
-	views, err := s.system.Sandboxes(func(spec *agboxv1.CreateSpec) bool {
-		for key, want := range selector {
-			if value, found := spec.Labels[key]; !found || value != want {
-				return false
-			}
-		}
-		return true
-	})
+	views, err := s.system.Sandboxes(func(spec *agboxv1.CreateSpec) bool { return carries(spec.Labels, selector) })
 	slices.SortFunc(views, newestFirst)
 	return views, err
 }

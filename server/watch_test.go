@@ -137,9 +137,38 @@ func TestWatchUnread(t *testing.T) {
 	for f.db.Version() < start+2*4096 {
 		each(n, "other", func(id string) { f.run(id, 10) })
 	}
+	f.run("mine-039", 100)
+	f.fill("new-whole", 64)
 	each(n, "mine", f.remove)
 	each(n, "new", f.remove)
-	untilDeleted(t, stream, 2*n, begin, "mine", "new")
+	untilDeleted(t, stream, 2*n+1, begin, "mine", "new")
+}
+
+// fill has a sandbox with a history of so many events, an even number, the last of which is SANDBOX_DELETED.
+func (f *fleet) fill(id string, events int) {
+	f.t.Helper()
+	_, err := f.CreateSandbox(f.t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{
+		Image: "image", Labels: mine, OptionalServices: []*agboxv1.ServiceSpec{{Name: "side", Image: "image"}}}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	stream, err := f.SubscribeSandboxEvents(f.t.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer stream.Close()
+	for kind := agboxv1.EventType(0); kind != agboxv1.EventType_SANDBOX_SERVICE_READY; {
+		event, err := stream.Recv()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		kind = event.EventType
+	}
+	f.run(id, (events-6)/2)
+	f.remove(id)
+	if _, newest, err := f.db.Bounds(id); err != nil || newest != uint64(events) {
+		f.t.Fatalf("the history has %d events, %v; want %d", newest, err, events)
+	}
 }
 
 // TestWatchTrimmed: events that were removed before the watch came to them are a gap that is told.
@@ -166,7 +195,7 @@ func TestWatchEnds(t *testing.T) {
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: map[string]string{"": "a"}})
 	_, err := stream.Recv()
-	refused(t, err, codes.InvalidArgument, "LABEL_INVALID", "label_selector", "")
+	refused(t, err, codes.InvalidArgument, "LABEL_INVALID", "label_selector", "a label has an empty key")
 	stream = f.watch(&agboxv1.WatchSandboxesRequest{})
 	f.stop()
 	_, err = stream.Recv()
@@ -183,7 +212,7 @@ func BenchmarkWatch(b *testing.B) {
 	for range watchers {
 		streams = append(streams, f.watch(&agboxv1.WatchSandboxesRequest{}))
 	}
-	b.ReportMetric(float64(runtime.NumGoroutine()-before)/watchers, "goroutines/watcher")
+	goroutines := float64(runtime.NumGoroutine()-before) / watchers
 	for b.Loop() {
 		var reading sync.WaitGroup
 		for _, stream := range streams {
@@ -199,4 +228,5 @@ func BenchmarkWatch(b *testing.B) {
 		each(sandboxes, "mine", func(id string) { f.run(id, 1) })
 		reading.Wait()
 	}
+	b.ReportMetric(goroutines, "goroutines/watcher")
 }

@@ -257,6 +257,13 @@ func (r *Runtime) CancelExec(_ context.Context, _, execID string) error {
 	return nil
 }
 
+func (r *Runtime) SignalExec(_ context.Context, sandboxID, execID string, signal int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, fmt.Sprintf("signal %d to %s in %s", signal, execID, sandboxID))
+	return nil
+}
+
 func (r *Runtime) ExecRecord(_, execID string) (lifecycle.ExecResult, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -205,8 +205,7 @@ func (d *decision) delete(c Delete) error {
 
 func (d *decision) startExec(c StartExec) error {
 	if d.state.Phase != Ready || d.state.Operation != NoOperation {
-		return refuse(ErrNotReady, "sandbox %s is %s: commands run only while it is READY%s",
-			d.state.SandboxID, d.state.label(), d.state.way())
+		return NotReady(d.state)
 	}
 	if _, running := d.state.Running[c.ExecID]; running {
 		return refuse(ErrExecExists, "exec %s exists already", c.ExecID)
@@ -215,6 +214,11 @@ func (d *decision) startExec(c StartExec) error {
 		ExecId: c.ExecID, ExecState: agboxv1.ExecState_EXEC_STATE_RUNNING,
 	})
 	return nil
+}
+
+// NotReady refuses what needs a READY sandbox.
+func NotReady(s State) error {
+	return refuse(ErrNotReady, "sandbox %s is %s: commands run only while it is READY%s", s.SandboxID, s.label(), s.way())
 }
 
 func (d *decision) wrongState(verb, rule string) error {

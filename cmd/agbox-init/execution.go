@@ -27,16 +27,22 @@ type execution struct {
 
 	streams [2]*stream
 	record  int // descriptor
-	lost    uint64
+
+	// Of the streams, set when they are drained.
+	written       [2]uint64
+	lost, dropped uint64
 
 	started   time.Time
-	timeoutAt time.Time // zero: none
+	timeoutAt time.Time // by the sandbox's clock, as killAt; zero: none
 	grace     time.Duration
 
 	cancelled, timedOut bool
 	killAt              time.Time // zero: not cancelled, or KILL was sent
 	killed              bool
 	asked               map[int]struct{} // pids that TERM was sent to
+	signalled           bool             // KILL was sent by a Signal
+	oomKills            uint64           // the sandbox's counter when it started
+	oom                 bool
 
 	exited, draining bool
 	ended            time.Time
@@ -90,7 +96,8 @@ func (e *execution) result() *initproto.Result {
 		UserTime:   time.Duration(e.usage.Utime.Nano()),
 		SystemTime: time.Duration(e.usage.Stime.Nano()),
 		MaxRSS:     int64(e.usage.Maxrss) << 10,
-		Cancelled:  e.cancelled, TimedOut: e.timedOut, OutputLost: e.lost,
+		Cancelled:  e.cancelled, TimedOut: e.timedOut, OOM: e.oom,
+		OutputLost: e.lost, OutputDropped: e.dropped, StdoutBytes: e.written[0], StderrBytes: e.written[1],
 	}
 	r.ExitCode, r.Signal = exitCode(e.status)
 	return r

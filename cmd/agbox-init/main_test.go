@@ -57,6 +57,8 @@ type stageConfig struct {
 	UID      int
 	Locks    uint64 // hard limit RLIMIT_LOCKS, 0: as it is
 	Fsize    uint64
+	Cgroup   string // to be in, on the host; "": as it is
+	CgroupAt string // where the box sees it, without the leading slash
 	Args     []string
 	Env      []string
 }
@@ -80,6 +82,13 @@ func stage(config string) error {
 	if c.ReadOnly {
 		mounts = append(mounts, mounts[1])
 		mounts[5].flags = syscall.MS_BIND | syscall.MS_REMOUNT | syscall.MS_RDONLY
+	}
+	if c.Cgroup != "" {
+		if err := os.WriteFile(c.Cgroup+"/cgroup.procs", []byte("0"), 0); err != nil {
+			return err
+		}
+		mounts = append(mounts, mounts[1])
+		mounts[len(mounts)-1].source, mounts[len(mounts)-1].target = c.Cgroup, c.Root+"/"+c.CgroupAt
 	}
 	for _, m := range mounts {
 		if err := syscall.Mount(m.source, m.target, m.fs, m.flags, ""); err != nil {

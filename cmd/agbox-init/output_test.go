@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -84,6 +85,54 @@ func TestOutputLost(t *testing.T) {
 	o := b.sh("head -c 100000 /bin/busybox; echo end >&2")
 	if o.ExitCode != 0 || len(o.stdout) != 4096 || o.stderr != "end\n" || o.OutputLost != 100000-4096 {
 		t.Fatalf("%+v, %d bytes", o.Result, len(o.stdout))
+	}
+}
+
+// The file stops growing at the limit, each stream by itself, and the command goes on.
+func TestOutputLimit(t *testing.T) {
+	b := newBox(t).start()
+	for _, tt := range []struct{ limit, size, kept, dropped uint64 }{
+		{0, 300000, 300000, 0},
+		{1, 300000, 1, 299999},
+		{70000, 300000, 70000, 230000}, // in the middle of a read
+		{300000, 300000, 300000, 0},
+		{1 << 62, 300000, 300000, 0},
+	} {
+		o := b.wait(b.spec([]string{"sh", "-c", "head -c " + strconv.FormatUint(tt.size, 10) + " /bin/busybox; printf e >&2"},
+			func(s *initlink.ExecSpec) { s.MaxOutput = tt.limit }))
+		if o.ExitCode != 0 || o.StdoutBytes != tt.kept || uint64(len(o.stdout)) != tt.kept || o.stderr != "e" ||
+			o.StderrBytes != 1 || o.OutputDropped != tt.dropped || o.OutputLost != 0 || o.OutputMissing() != tt.dropped {
+			t.Errorf("limit %d: %+v, %d bytes", tt.limit, o.Result, len(o.stdout))
+		}
+		if want, _ := os.ReadFile("/bin/busybox"); o.stdout != string(want[:tt.kept]) {
+			t.Errorf("limit %d: not the beginning of the output", tt.limit)
+		}
+	}
+}
+
+// What fits under the limit and not on the disk is lost, what does not fit under the limit is dropped.
+func TestOutputLimitOnFullDisk(t *testing.T) {
+	b := newBox(t)
+	b.Fsize = 4096
+	b.start()
+	o := b.wait(b.spec([]string{"head", "-c", "300000", "/bin/busybox"}, func(s *initlink.ExecSpec) { s.MaxOutput = 10000 }))
+	if o.StdoutBytes != 4096 || o.OutputLost != 10000-4096 || o.OutputDropped != 300000-10000 || o.OutputMissing() != 300000-4096 {
+		t.Fatalf("%+v", o.Result)
+	}
+}
+
+// The limit holds for processes that outlive their command.
+func TestOutputLimitAfterEnd(t *testing.T) {
+	b := newBox(t).start()
+	b.sh("busybox mkfifo -m 666 /tmp/gate")
+	s := b.spec([]string{"sh", "-c", "(cat /tmp/gate >/dev/null; echo later) & printf 1234"},
+		func(s *initlink.ExecSpec) { s.MaxOutput = 6 })
+	b.expect(b.wait(s), 0, "1234")
+	b.sh("echo go > /tmp/gate; while busybox pidof cat >/dev/null; do sleep 0.01; done")
+	b.check(b.link.Stop(b.context(), time.Minute))
+	b.ended() // all pipes are empty now
+	if got := b.file(s.ID, "stdout"); got != "1234la" {
+		t.Fatalf("%q", got)
 	}
 }
 

@@ -27,7 +27,10 @@ type pump struct {
 // the last process that holds it has gone, not when the command has ended.
 type stream struct {
 	in, out int
-	lost    uint64
+	limit   uint64 // of written, 0: none
+	written uint64
+	lost    uint64 // could not be written
+	dropped uint64 // beyond the limit
 	open    bool
 }
 
@@ -49,15 +52,16 @@ func newPump(drained chan<- *execution) (*pump, error) {
 	return p, syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_ADD, p.wake, &event)
 }
 
-// attach makes a pipe that ends in out, which is the pump's from then on, also after an error. The
-// write end is returned: owned by the user, so that /dev/stdout can be opened by name.
-func (p *pump) attach(out int, uid, gid uint32) (*stream, int, error) {
+// attach makes a pipe that ends in out, which is the pump's from then on, also after an error, and
+// which gets at most limit bytes, 0: all. The write end is returned: owned by the user, so that
+// /dev/stdout can be opened by name.
+func (p *pump) attach(out int, limit uint64, uid, gid uint32) (*stream, int, error) {
 	var ends [2]int
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		syscall.Close(out)
 		return nil, -1, err
 	}
-	s := &stream{in: ends[0], out: out, open: true}
+	s := &stream{in: ends[0], out: out, limit: limit, open: true}
 	if syscall.Fchown(ends[1], int(uid), int(gid)) != nil {
 		syscall.Fchmod(ends[1], 0o666)
 	}
@@ -144,14 +148,16 @@ func (p *pump) serve(buf []byte) {
 	}
 	p.mu.Unlock()
 	for _, e := range drains {
-		for _, s := range e.streams {
+		for i, s := range e.streams {
 			if s == nil {
 				continue
 			}
 			if s.open {
 				p.moveAtMost(s, buf, pending(s.in))
 			}
+			e.written[i] = s.written
 			e.lost += s.lost
+			e.dropped += s.dropped
 		}
 		p.drained <- e
 	}
@@ -188,7 +194,7 @@ func (p *pump) move(s *stream, buf []byte) int {
 		p.drop(s)
 		return 0
 	}
-	for rest := buf[:n]; len(rest) > 0; {
+	for rest := s.keep(buf[:n]); len(rest) > 0; {
 		w, err := syscall.Write(s.out, rest)
 		if err == syscall.EINTR {
 			continue
@@ -198,9 +204,20 @@ func (p *pump) move(s *stream, buf []byte) int {
 			s.lost += uint64(len(rest))
 			break
 		}
+		s.written += uint64(w)
 		rest = rest[w:]
 	}
 	return n
+}
+
+// keep returns the part of b that the limit leaves room for. What a full disk swallows takes room, too.
+func (s *stream) keep(b []byte) []byte {
+	room := s.limit - s.written - s.lost
+	if s.limit == 0 || uint64(len(b)) <= room {
+		return b
+	}
+	s.dropped += uint64(len(b)) - room
+	return b[:room]
 }
 
 func (p *pump) drop(s *stream) {

@@ -21,7 +21,7 @@ func (s *sandbox) receive(r received) {
 		s.exec(m, r.fds)
 	case *initproto.Cancel:
 		if e := s.execs[m.ID]; e != nil {
-			e.cancel(m.Grace, time.Now())
+			e.cancel(m.Grace, s.clock.now())
 			s.settleCancelled()
 		}
 		closeAll(r.fds)
@@ -34,9 +34,40 @@ func (s *sandbox) receive(r received) {
 	case *initproto.Stop:
 		s.stop(m.Grace)
 		closeAll(r.fds)
+	case *initproto.Signal:
+		s.send(encode(s.signal(m)))
+		closeAll(r.fds)
+	case *initproto.Freeze:
+		s.clock.freeze()
+		s.send(encode(&initproto.Frozen{}))
+		closeAll(r.fds)
+	case *initproto.Thaw:
+		s.clock.thaw()
+		closeAll(r.fds)
 	default:
 		closeAll(r.fds)
 	}
+}
+
+// signal sends a signal to the leader of a command. Its pid is nobody else's until it is reaped.
+func (s *sandbox) signal(m *initproto.Signal) *initproto.Signalled {
+	answer := &initproto.Signalled{Token: m.Token}
+	e := s.execs[m.ID]
+	switch {
+	case e == nil && s.past.frames[m.ID] == nil:
+		answer.Outcome = initproto.SignalExecUnknown
+	case e == nil || e.exited || e.frame != nil:
+		answer.Outcome = initproto.SignalExecEnded
+	default:
+		sig := syscall.Signal(m.Signal)
+		if err := syscall.Kill(e.pid, sig); err != nil {
+			errno, _ := err.(syscall.Errno)
+			answer.Outcome, answer.Errno = initproto.SignalRefused, int(errno)
+		} else if sig == syscall.SIGKILL {
+			e.signalled = true
+		}
+	}
+	return answer
 }
 
 // greet says hello on a new connection and repeats every result that is not acknowledged.
@@ -44,6 +75,7 @@ func (s *sandbox) greet(daemon *session) {
 	s.daemon = daemon
 	hello := &initproto.Hello{
 		Version: initproto.Version, InitVersion: version, Booted: s.booted, Status: s.boot,
+		Frozen: s.clock.frozen(),
 	}
 	for _, e := range s.execs {
 		known := initproto.KnownExec{ID: e.id}
@@ -91,7 +123,7 @@ func (s *sandbox) exec(m *initproto.Exec, fds []int) {
 	e := &execution{id: m.ID, record: fds[2], grace: m.Grace, started: time.Now()}
 	s.execs[m.ID] = e
 	if m.Timeout > 0 {
-		e.timeoutAt = e.started.Add(m.Timeout)
+		e.timeoutAt = s.clock.now().Add(m.Timeout)
 	}
 	if problem := s.start(e, m, fds[0], fds[1]); problem != nil {
 		s.end(e, e.failed(problem))
@@ -110,7 +142,7 @@ func (s *sandbox) start(e *execution, m *initproto.Exec, stdout, stderr int) *fa
 	files := [3]int{s.null, -1, -1}
 	for i, out := range []int{stdout, stderr} {
 		var err error
-		if e.streams[i], files[i+1], err = s.pump.attach(out, l.uid, l.gid); err != nil {
+		if e.streams[i], files[i+1], err = s.pump.attach(out, m.MaxOutput, l.uid, l.gid); err != nil {
 			// The pump meets the end of a pipe whose write end is closed, and closes the rest.
 			if i == 0 {
 				syscall.Close(stderr)
@@ -121,7 +153,7 @@ func (s *sandbox) start(e *execution, m *initproto.Exec, stdout, stderr int) *fa
 		}
 	}
 	// Nothing is reaped between the fork and the entry in leaders: it is this goroutine that reaps.
-	e.tag = s.tags.next()
+	e.tag, e.oomKills = s.tags.next(), s.oom.kills()
 	pid, err := l.spawn(files, s.canSwap)
 	closeAll(files[1:])
 	if err != nil {

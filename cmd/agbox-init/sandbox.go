@@ -20,6 +20,8 @@ type sandbox struct {
 	null     int
 	tags     tagger
 	pump     *pump
+	oom      oomCounter
+	clock    clock // of all deadlines
 
 	inbox     chan received
 	drained   chan *execution
@@ -47,7 +49,7 @@ const afterKill = time.Second
 
 func newSandbox(o options) *sandbox {
 	s := &sandbox{
-		options: o, environ: os.Environ(), canSwap: canSwitchUser(), null: null(),
+		options: o, environ: os.Environ(), canSwap: canSwitchUser(), null: null(), oom: openOOMCounter(),
 		users: users{passwdPath: "/etc/passwd", groupPath: "/etc/group"},
 		inbox: make(chan received), drained: make(chan *execution), handovers: make(chan int),
 		children: make(chan os.Signal, 1), signals: make(chan os.Signal, 16),
@@ -103,7 +105,7 @@ func (s *sandbox) run() {
 				s.stop(s.stopGrace)
 			}
 		case <-timer.C:
-			if s.expire(time.Now()) {
+			if s.expire(s.clock.now()) {
 				s.leave()
 				return
 			}
@@ -136,11 +138,11 @@ func (s *sandbox) arm(timer *time.Timer) {
 			next = d
 		}
 	}
-	if next.IsZero() {
+	if next.IsZero() || s.clock.frozen() {
 		timer.Stop()
 		return
 	}
-	timer.Reset(time.Until(next))
+	timer.Reset(next.Sub(s.clock.now()))
 }
 
 // expire does what is due; true when init has to leave although something still lives.
@@ -174,7 +176,7 @@ func (s *sandbox) expire(now time.Time) bool {
 
 // stop begins the end of the sandbox; a further call can only shorten the grace.
 func (s *sandbox) stop(grace time.Duration) {
-	now := time.Now()
+	now := s.clock.now()
 	if s.stopping {
 		if at := now.Add(grace); !s.killed && at.Before(s.killAt) {
 			s.killAt = at
@@ -208,6 +210,8 @@ func (s *sandbox) reap() {
 		if e := s.leaders[pid]; e != nil {
 			delete(s.leaders, pid)
 			e.exited, e.ended, e.status, e.usage = true, time.Now(), ws, usage
+			foreign := ws.Signal() == syscall.SIGKILL && !e.killed && !e.signalled && !s.killed
+			e.oom = foreign && s.oom.kills() > e.oomKills
 			if !e.cancelled {
 				s.drain(e)
 			}

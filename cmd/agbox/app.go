@@ -79,7 +79,7 @@ func (a *app) sandboxCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.createCommand(), a.listCommand(), a.getCommand(), a.stopCommand(), a.resumeCommand(), a.pauseCommand(),
 		a.unpauseCommand(), a.drainCommand(), a.extendCommand(),
-		a.deleteCommand(), a.execCommand(), a.eventsCommand(), a.logsCommand(),
+		a.deleteCommand(), a.execCommand(), a.eventsCommand(), a.logsCommand(), a.signalCommand(),
 		a.waitCommand(), a.watchCommand(), a.statsCommand(), a.execsCommand())
 	return cmd
 }

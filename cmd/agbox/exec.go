@@ -6,10 +6,12 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // Exit codes of exec where the command has none of its own.
@@ -25,6 +27,8 @@ type execFlags struct {
 	cwd, id, user string
 	env           pairs
 	detach        bool
+	timeout       time.Duration
+	maxLog        size
 }
 
 func (a *app) execCommand() *cobra.Command {
@@ -59,6 +63,8 @@ somebody else cancelled it and its exit code is unknown; 2 for wrong usage.`,
 	flags.StringVar(&f.user, "user", "", "NAME or UID, with :GROUP if meant (default: the sandbox's)")
 	flags.Var(&f.env, "env", "environment variable; KEY alone takes the value from here")
 	flags.StringVar(&f.id, "exec-id", "", "id of the exec, never used before (default: a UUID)")
+	flags.DurationVar(&f.timeout, "timeout", 0, "end the command after so long, 0: never")
+	flags.Var(&f.maxLog, "max-output", "let each log file grow to this SIZE, such as 10m")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the exec's id and leave it running")
 	return cmd
 }
@@ -82,6 +88,7 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 
 	resp, err := c.Raw().CreateExec(ctx, &agboxv1.CreateExecRequest{
 		SandboxId: sandbox, Command: command, Cwd: f.cwd, EnvOverrides: f.env.values, ExecId: f.id, User: f.user,
+		MaxOutputBytes: uint64(f.maxLog), Timeout: f.limit(),
 	})
 	if err != nil {
 		return s.refused(ctx, err)
@@ -98,4 +105,12 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 		exec, err = c.FollowLogs(ctx, exec, a.out, a.err)
 	}
 	return s.end(ctx, exec, err)
+}
+
+// limit is the exec's timeout, nil for none.
+func (f execFlags) limit() *durationpb.Duration {
+	if f.timeout == 0 {
+		return nil
+	}
+	return durationpb.New(f.timeout)
 }

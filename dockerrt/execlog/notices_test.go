@@ -85,8 +85,8 @@ func TestNeighbours(t *testing.T) {
 	defer second.Close()
 	defer log.Close()
 	await(t, first, log, "a")
-	first.Close()
 	await(t, second, log, "a")
+	first.Close()
 	<-second.Grown() // what Narrow itself may have hidden
 
 	beside := watch(t, &notices, other)

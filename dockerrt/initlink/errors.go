@@ -2,5 +2,16 @@ package initlink
 
 import "errors"
 
-// ErrClosed: the link was closed while the call waited, or before it.
-var ErrClosed = errors.New("initlink: closed")
+var (
+	// ErrClosed: the link was closed while the call waited, or before it.
+	ErrClosed = errors.New("initlink: closed")
+	// ErrExecUnknown: init knows no exec with that id.
+	ErrExecUnknown = errors.New("initlink: no such exec")
+	// ErrExecEnded: the exec's own process has ended.
+	ErrExecEnded = errors.New("initlink: the exec has ended")
+	// ErrSignalUnknown: the connection was lost before init answered. The signal may or may not have arrived;
+	// it is not sent again.
+	ErrSignalUnknown = errors.New("initlink: connection lost, unknown whether the signal was sent")
+	// ErrThawed: Thaw was called while Freeze waited.
+	ErrThawed = errors.New("initlink: thawed meanwhile")
+)

@@ -22,6 +22,9 @@ type ExecSpec struct {
 	User string
 	// Timeout 0 means none. Grace is the time from TERM to KILL once it strikes.
 	Timeout, Grace time.Duration
+	// MaxOutput is how many bytes of each of stdout and stderr go to its file; 0 means all. The rest is
+	// read, so that the command goes on, and counted in Result.OutputDropped.
+	MaxOutput uint64
 	// Files are stdout, stderr and the record. They stay the caller's, who may close them once
 	// OnStarted was called or Exec has returned.
 	Files [3]*os.File
@@ -62,7 +65,7 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 	}
 	frame, err := initproto.Encode(&initproto.Exec{
 		ID: spec.ID, Argv: spec.Argv, Env: spec.Env, Cwd: spec.Cwd, User: spec.User,
-		Timeout: spec.Timeout, Grace: spec.Grace,
+		Timeout: spec.Timeout, Grace: spec.Grace, MaxOutput: spec.MaxOutput,
 	}, len(files))
 	if err != nil {
 		return initproto.Result{}, fmt.Errorf("initlink: exec %s: arguments and environment are too long: %w", spec.ID, err)

@@ -18,12 +18,13 @@ func TestExec(t *testing.T) {
 	started := make(chan int, 2)
 	s := spec(t, "e")
 	s.Env, s.Cwd, s.User, s.Timeout, s.Grace = []string{"A=b"}, "sub", "me", time.Minute, time.Second
+	s.MaxOutput = 9
 	s.OnStarted = func(pid int) { started <- pid }
 	done := exec(l, limit(t), s)
 	m, files := p.hear()
 	got, ok := m.(*initproto.Exec)
 	if !ok || files != 3 || got.ID != "e" || got.Argv[0] != "true" || got.Env[0] != "A=b" || got.Cwd != "sub" ||
-		got.User != "me" || got.Timeout != time.Minute || got.Grace != time.Second {
+		got.User != "me" || got.Timeout != time.Minute || got.Grace != time.Second || got.MaxOutput != 9 {
 		t.Fatalf("%+v with %d files", m, files)
 	}
 	p.say(&initproto.Started{ID: "e", PID: 7})

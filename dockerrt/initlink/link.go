@@ -36,10 +36,11 @@ type Link struct {
 
 	mu      sync.Mutex
 	peer    *peer         // nil while init is not connected
-	changed chan struct{} // closed and replaced whenever peer changes
+	changed chan struct{} // closed and replaced whenever peer or what is said of freezing changes
 	calls   map[string]*call
 	cancels map[string]time.Duration // of ids without a call
 	acks    map[string]struct{}      // said while init was not connected
+	frozen  bool                     // Freeze was called, and no Thaw since
 }
 
 // Listen creates the socket, mode 0666, in place of a stale one; its directory must exist and keep
@@ -208,10 +209,17 @@ func (l *Link) install(p *peer) {
 			p.send(&initproto.Cancel{ID: id, Grace: grace})
 		}
 	}
+	if p.frozen != l.frozen {
+		l.sayFrozen()
+	}
 }
 
 func (l *Link) setPeer(p *peer) {
 	l.peer = p
+	l.notify()
+}
+
+func (l *Link) notify() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
@@ -233,5 +241,13 @@ func (l *Link) dispatch(p *peer, m initproto.Message) {
 			c.result = m
 			c.poke()
 		}
+	case *initproto.Signalled:
+		if answer := p.signals[m.Token]; answer != nil {
+			delete(p.signals, m.Token)
+			answer <- m
+		}
+	case *initproto.Frozen:
+		p.unconfirmed = max(p.unconfirmed-1, 0)
+		l.notify()
 	}
 }

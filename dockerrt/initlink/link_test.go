@@ -271,6 +271,8 @@ func TestCloseEndsCalls(t *testing.T) {
 		func() error { _, err := l.Exec(limit(t), spec(t, "e")); return err },
 		func() error { _, err := l.Boot(limit(t), os.Stdout, os.Stderr, nil); return err },
 		func() error { return l.Stop(limit(t), 0) },
+		func() error { return l.Signal(limit(t), "e", 1) },
+		func() error { return l.Freeze(limit(t)) },
 	}
 	errs := make(chan error, len(calls))
 	for _, call := range calls {
@@ -286,4 +288,5 @@ func TestCloseEndsCalls(t *testing.T) {
 		t.Error(err)
 	}
 	l.Ack("e")
+	l.Thaw()
 }

@@ -27,6 +27,12 @@ type peer struct {
 	boot     chan struct{} // closed once status is set
 	status   initproto.BootStatus
 
+	// Guarded by Link.mu.
+	frozen      bool // what init was told last, or told in its hello
+	unconfirmed int  // each Freeze that was not answered yet
+	token       uint64
+	signals     map[uint64]chan<- *initproto.Signalled // by token; room for one answer
+
 	done chan struct{} // closed with the connection
 
 	mu     sync.Mutex
@@ -42,11 +48,14 @@ type outgoing struct {
 }
 
 func newPeer(conn *net.UnixConn) *peer {
-	return &peer{conn: conn, boot: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return &peer{
+		conn: conn, boot: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
+		signals: map[uint64]chan<- *initproto.Signalled{},
+	}
 }
 
 func (p *peer) hello(h *initproto.Hello) {
-	p.booted = h.Booted
+	p.booted, p.frozen = h.Booted, h.Frozen
 	p.known = make(map[string]int, len(h.Execs))
 	for _, e := range h.Execs {
 		p.known[e.ID] = e.PID

@@ -14,12 +14,21 @@
 //	                               <-    Exec{id, argv, ...} + stdout, stderr, record
 //	Started{id, pid}               ->
 //	                               <-    Cancel{id, grace}
+//	                               <-    Signal{token, id, signal}
+//	Signalled{token, outcome}      ->
+//	                               <-    Freeze{}
+//	Frozen{}                       ->
+//	                               <-    Thaw{}
 //	Result{id, exit code, ...}     ->          again after each Hello, until
 //	                               <-    Ack{id}
 //	                               <-    Stop{grace}
 //
 // Exec is start-or-attach: an id that init knows is never started a second time. The main command,
 // which Boot starts, is an exec as well, with the id CommandID; an Exec of that can only attach.
+//
+// Each Signal and each Freeze is answered on the connection that it came by, or never: an answer is
+// not repeated. Hello tells whether the clocks stand still, so a daemon that comes back knows which
+// of Freeze and Thaw is missing.
 //
 // # Frames
 //
@@ -38,7 +47,7 @@
 //
 // Standard input, a terminal and attaching to a running command need no new layout. Exec gets a
 // repeated field that names the role of each descriptor (absent: stdout, stderr, record); "stdin"
-// and "tty" are further roles, the window size a nested field. Window changes, signals and closing
-// stdin are new types that carry an id, as Cancel does; Attach carries an id and descriptors with
-// roles, which the pump serves beside the log files.
+// and "tty" are further roles, the window size a nested field. Window changes and closing stdin are
+// new types that carry an id, as Cancel does; Attach carries an id and descriptors with roles, which
+// the pump serves beside the log files.
 package initproto

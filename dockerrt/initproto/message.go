@@ -25,6 +25,11 @@ const (
 	TypeResult
 	TypeAck
 	TypeStop
+	TypeSignal
+	TypeSignalled
+	TypeFreeze
+	TypeFrozen
+	TypeThaw
 )
 
 // Message is one of the message types of this package; nothing else implements it.
@@ -44,6 +49,8 @@ type Hello struct {
 	// Execs are the commands that are running, or ended and not acknowledged. The results of the
 	// latter follow as Result frames.
 	Execs []KnownExec
+	// Frozen: a Freeze was heard, and no Thaw since.
+	Frozen bool
 }
 
 // KnownExec is an exec that init knows.
@@ -96,6 +103,9 @@ type Exec struct {
 	// Timeout 0 means none. Grace is the time between TERM and KILL when the timeout strikes.
 	// Both travel in milliseconds, rounded up.
 	Timeout, Grace time.Duration
+	// MaxOutput is how many bytes of each of stdout and stderr are written to its file, also by
+	// processes that outlive the command; 0 means no limit. What comes after that is read and dropped.
+	MaxOutput uint64
 }
 
 // Started tells that a command runs, as the answer to each Exec of a running id.
@@ -129,6 +139,11 @@ func (*Cancel) Type() Type    { return TypeCancel }
 func (*Result) Type() Type    { return TypeResult }
 func (*Ack) Type() Type       { return TypeAck }
 func (*Stop) Type() Type      { return TypeStop }
+func (*Signal) Type() Type    { return TypeSignal }
+func (*Signalled) Type() Type { return TypeSignalled }
+func (*Freeze) Type() Type    { return TypeFreeze }
+func (*Frozen) Type() Type    { return TypeFrozen }
+func (*Thaw) Type() Type      { return TypeThaw }
 func (m *Unknown) Type() Type { return m.Kind }
 
 func newMessage(t Type) Message {
@@ -151,6 +166,16 @@ func newMessage(t Type) Message {
 		return new(Ack)
 	case TypeStop:
 		return new(Stop)
+	case TypeSignal:
+		return new(Signal)
+	case TypeSignalled:
+		return new(Signalled)
+	case TypeFreeze:
+		return new(Freeze)
+	case TypeFrozen:
+		return new(Frozen)
+	case TypeThaw:
+		return new(Thaw)
 	}
 	return &Unknown{Kind: t}
 }
@@ -163,6 +188,7 @@ func (m *Hello) put(e *encoder) {
 	for i := range m.Execs {
 		e.nested(5, &m.Execs[i])
 	}
+	e.bool(6, m.Frozen)
 }
 
 func (m *Hello) set(f field) bool {
@@ -178,6 +204,8 @@ func (m *Hello) set(f field) bool {
 	case 5:
 		m.Execs = append(m.Execs, KnownExec{})
 		return f.nested(&m.Execs[len(m.Execs)-1])
+	case 6:
+		return f.bool(&m.Frozen)
 	}
 	return true
 }
@@ -235,6 +263,7 @@ func (m *Exec) put(e *encoder) {
 	e.str(5, m.User)
 	e.millis(6, m.Timeout)
 	e.millis(7, m.Grace)
+	e.uint(8, m.MaxOutput)
 }
 
 func (m *Exec) set(f field) bool {
@@ -253,6 +282,8 @@ func (m *Exec) set(f field) bool {
 		return f.millis(&m.Timeout)
 	case 7:
 		return f.millis(&m.Grace)
+	case 8:
+		return f.uint(&m.MaxOutput)
 	}
 	return true
 }

@@ -14,18 +14,20 @@ var result = Result{
 	Started: time.Unix(1790000000, 123456789), Ended: time.Unix(1790000001, 987654321),
 	UserTime: 1500 * time.Microsecond, SystemTime: 3 * time.Nanosecond, MaxRSS: 7 << 20,
 	Cancelled: true, TimedOut: true, OutputLost: 1 << 40,
+	OutputDropped: 3, StdoutBytes: 1 << 33, StderrBytes: 1<<64 - 1, OOM: true,
 	ErrorCode: CodeCwdInvalid, ErrorMessage: `cwd "/x" does not exist`,
 }
 
 var messages = map[string]Message{
 	"hello": &Hello{Version: 1, InitVersion: "1.2.3", Booted: true,
 		Status: BootStatus{State: BootExited, ExitCode: 3, Signal: -1},
-		Execs:  []KnownExec{{ID: "a", PID: 7}, {ID: "b"}}},
+		Execs:  []KnownExec{{ID: "a", PID: 7}, {ID: "b"}}, Frozen: true},
 	"hello, empty": &Hello{},
 	"boot":         &Boot{},
 	"booted":       &Booted{Status: BootStatus{State: BootHandedOver}},
 	"exec": &Exec{ID: "e", Argv: []string{"sh", "", "-c", "äöü\n"}, Env: []string{"A=", "B=c=d"},
-		Cwd: "sub", User: "agbox:users", Timeout: 90 * time.Second, Grace: 5 * time.Millisecond},
+		Cwd: "sub", User: "agbox:users", Timeout: 90 * time.Second, Grace: 5 * time.Millisecond,
+		MaxOutput: 1 << 50},
 	"exec, long": &Exec{ID: "e", Argv: []string{strings.Repeat("x", 1<<20)}},
 	"started":    &Started{ID: "e", PID: 1 << 22},
 	"cancel":     &Cancel{ID: "e", Grace: time.Hour},
@@ -33,6 +35,11 @@ var messages = map[string]Message{
 	"result 0":   &Result{ID: "e"},
 	"ack":        &Ack{ID: "e"},
 	"stop":       &Stop{Grace: time.Second},
+	"signal":     &Signal{Token: 1<<64 - 1, ID: "e", Signal: 64},
+	"signalled":  &Signalled{Token: 5, Outcome: SignalRefused, Errno: 22},
+	"freeze":     &Freeze{},
+	"frozen":     &Frozen{},
+	"thaw":       &Thaw{},
 }
 
 func encode(t testing.TB, m Message, nfds int) []byte {

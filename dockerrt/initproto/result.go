@@ -20,10 +20,22 @@ type Result struct {
 	// OutputLost counts bytes of output that could not be written to the log files, for instance
 	// on a full disk.
 	OutputLost uint64
+	// OutputDropped counts bytes of output beyond Exec.MaxOutput.
+	OutputDropped uint64
+	// StdoutBytes and StderrBytes were written to the files by this exec until its result was made;
+	// what a process that outlives the command writes later is not in them.
+	StdoutBytes, StderrBytes uint64
+	// OOM: the leader was ended by a KILL that init did not send, and the kernel has killed a process
+	// of the sandbox for want of memory while the command ran. False where the sandbox cannot read
+	// its counter of that (under /sys/fs/cgroup: memory.events, in v1 memory/memory.oom_control).
+	OOM bool
 	// ErrorCode is one of the Code constants when the command could not be run, else "".
 	ErrorCode    string
 	ErrorMessage string
 }
+
+// OutputMissing counts the bytes of output that are not in the log files, whatever the reason.
+func (r *Result) OutputMissing() uint64 { return r.OutputLost + r.OutputDropped }
 
 func (r *Result) put(e *encoder) {
 	e.str(1, r.ID)
@@ -39,6 +51,10 @@ func (r *Result) put(e *encoder) {
 	e.uint(11, r.OutputLost)
 	e.str(12, r.ErrorCode)
 	e.str(13, r.ErrorMessage)
+	e.uint(14, r.OutputDropped)
+	e.uint(15, r.StdoutBytes)
+	e.uint(16, r.StderrBytes)
+	e.bool(17, r.OOM)
 }
 
 func (r *Result) set(f field) bool {
@@ -69,6 +85,14 @@ func (r *Result) set(f field) bool {
 		return f.str(&r.ErrorCode)
 	case 13:
 		return f.str(&r.ErrorMessage)
+	case 14:
+		return f.uint(&r.OutputDropped)
+	case 15:
+		return f.uint(&r.StdoutBytes)
+	case 16:
+		return f.uint(&r.StderrBytes)
+	case 17:
+		return f.bool(&r.OOM)
 	}
 	return true
 }

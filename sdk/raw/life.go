@@ -25,3 +25,8 @@ func (c *Client) DrainSandbox(ctx context.Context, req *agboxv1.DrainSandboxRequ
 func (c *Client) ExtendSandbox(ctx context.Context, req *agboxv1.ExtendSandboxRequest) (*agboxv1.ExtendSandboxResponse, error) {
 	return c.rpc.ExtendSandbox(ctx, req)
 }
+
+// SignalExec sends a signal to a running exec's own process.
+func (c *Client) SignalExec(ctx context.Context, req *agboxv1.SignalExecRequest) (*agboxv1.AcceptedResponse, error) {
+	return c.rpc.SignalExec(ctx, req)
+}

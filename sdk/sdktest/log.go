@@ -43,6 +43,8 @@ func (d *Daemon) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.Server
 			return err
 		}
 		offset = max(0, size-int64(req.GetTailBytes()))
+	}
+	if req.GetFollow() {
 		if err := stream.Send(&agboxv1.ExecLogChunk{Offset: uint64(offset)}); err != nil {
 			return err
 		}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) signalCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "signal EXEC SIGNAL",
+		Short:   "Send a signal to a running command",
+		Example: "  agbox sandbox signal my-exec HUP",
+		Args:    cobra.ExactArgs(2),
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+			if err := c.SignalExec(ctx, args[0], args[1]); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(&agboxv1.AcceptedResponse{Accepted: true})
+			}
+			return nil
+		}),
+	}
+}
