@@ -133,9 +133,9 @@ func (s *System) operate(ctx context.Context, e *entry, ended *operationEnded, r
 	case lifecycle.Killing:
 		err = s.runtime.Halt(ctx, e.id)
 	case lifecycle.Pausing:
-		err = s.runtime.Pause(ctx, e.id)
+		err = s.runtime.Pause(ctx, e.id, e.spec)
 	case lifecycle.Unpausing:
-		err = s.runtime.Unpause(ctx, e.id)
+		err = s.runtime.Unpause(ctx, e.id, e.spec)
 	case lifecycle.Removing:
 		err = s.remove(ctx, e)
 	default:

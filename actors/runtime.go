@@ -26,8 +26,8 @@ type Runtime interface {
 	// to KILL, nil for the daemon's own. A frozen sandbox goes on for that.
 	Stop(ctx context.Context, sandboxID string, grace *time.Duration) error
 	// Pause freezes every process of the sandbox, its services included, and the clocks of its execs; Unpause ends that.
-	Pause(ctx context.Context, sandboxID string) error
-	Unpause(ctx context.Context, sandboxID string) error
+	Pause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error
+	Unpause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error
 	// Halt is Stop without any grace, for a sandbox that has failed.
 	Halt(ctx context.Context, sandboxID string) error
 	// Remove leaves nothing of the sandbox in the runtime, whatever state it is in. Exec logs stay.

@@ -163,11 +163,11 @@ func (r *Runtime) Stop(ctx context.Context, id string, _ *time.Duration) error {
 	return r.operate(ctx, "stop", id, false)
 }
 
-func (r *Runtime) Pause(ctx context.Context, id string) error {
+func (r *Runtime) Pause(ctx context.Context, id string, _ *agboxv1.CreateSpec) error {
 	return r.operate(ctx, "pause", id, true)
 }
 
-func (r *Runtime) Unpause(ctx context.Context, id string) error {
+func (r *Runtime) Unpause(ctx context.Context, id string, _ *agboxv1.CreateSpec) error {
 	return r.operate(ctx, "unpause", id, true)
 }
 

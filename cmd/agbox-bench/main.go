@@ -37,6 +37,7 @@ func run(ctx context.Context, daemon string, rounds, execs int) error {
 	for _, measure := range []func(context.Context) ([]row, error){
 		func(ctx context.Context) ([]row, error) { return b.lives(ctx, rounds) },
 		func(ctx context.Context) ([]row, error) { return b.execs(ctx, execs) },
+		func(ctx context.Context) ([]row, error) { return b.pauses(ctx, rounds) },
 		b.recovery,
 		b.million,
 	} {
