@@ -66,12 +66,13 @@ func TestWatch(t *testing.T) {
 	for range 10 {
 		some, all := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: mine}), f.watch(&agboxv1.WatchSandboxesRequest{})
 		watchers.Go(func() { untilDeleted(t, some, 2*n, begin, "mine", "new") })
-		watchers.Go(func() { untilDeleted(t, all, 3*n, begin, "mine", "new", "other") })
+		watchers.Go(func() { untilDeleted(t, all, 4*n, begin, "mine", "new", "other", "late") })
 	}
 	life := func(id string) { f.run(id, 10); f.remove(id) }
 	busy.Go(func() { each(n, "mine", life) })
 	busy.Go(func() { each(n, "other", life) })
 	busy.Go(func() { each(n, "new", func(id string) { f.create(id, mine); life(id) }) })
+	busy.Go(func() { each(n, "late", func(id string) { f.create(id, nil); life(id) }) })
 	busy.Wait()
 	watchers.Wait()
 }
