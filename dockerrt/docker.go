@@ -58,7 +58,7 @@ type Docker struct {
 	log     *slog.Logger
 	layout  layout
 	subnets *subnets
-	guard   guard
+	guard   *guard
 	images  *image.Store
 	links   links
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 
 	"github.com/docker/docker/api/types/network"
 
@@ -29,10 +30,12 @@ type guard struct {
 	problem error
 	// networks counts ours, those that are being made included.
 	networks int
+	// lifting are the goroutines that take the rules away.
+	lifting sync.WaitGroup
 }
 
-func newGuard(config Config) guard {
-	g := guard{rules: isolation.Open(config.Instance, config.Pool, config.SubnetBits), turn: make(chan struct{}, 1)}
+func newGuard(config Config) *guard {
+	g := &guard{rules: isolation.Open(config.Instance, config.Pool, config.SubnetBits), turn: make(chan struct{}, 1)}
 	g.turn <- struct{}{}
 	return g
 }
@@ -40,7 +43,7 @@ func newGuard(config Config) guard {
 // protect puts the rules in force, again when somebody altered them. Without the right to do so it goes on without
 // them, unless the configuration requires them.
 func (d *Docker) protect(ctx context.Context) error {
-	g := &d.guard
+	g := d.guard
 	if g.up {
 		err := g.rules.Verify()
 		if err == nil {
@@ -96,22 +99,16 @@ func (d *Docker) restrictAgain(ctx context.Context) error {
 	return nil
 }
 
-// enter begins the making of a network, under the rules.
+// enter counts a network that is being made and puts the rules in force for it.
 func (d *Docker) enter(ctx context.Context) error {
 	<-d.guard.turn
 	defer func() { d.guard.turn <- struct{}{} }()
-	if err := d.protect(ctx); err != nil {
-		return err
-	}
 	d.guard.networks++
-	return nil
+	return d.protect(ctx)
 }
 
-// leave ends the making; the network counts on when it was made.
-func (d *Docker) leave(made bool) {
-	if made {
-		return
-	}
+// leave takes back a network that was not made.
+func (d *Docker) leave() {
 	<-d.guard.turn
 	d.guard.networks--
 	d.guard.turn <- struct{}{}
@@ -151,6 +148,7 @@ func (d *Docker) reachable(networkID string) error {
 
 // close takes the rules away where nothing of ours is left to be kept in.
 func (g *guard) close() error {
+	g.lifting.Wait()
 	<-g.turn
 	defer func() { g.turn <- struct{}{} }()
 	if g.up && g.networks == 0 {
@@ -159,21 +157,36 @@ func (g *guard) close() error {
 	return nil
 }
 
-// release lets go of a subnet whose network is gone, and of all rules with the last one.
-func (d *Docker) release(subnet netip.Prefix) {
-	<-d.guard.turn
-	defer func() { d.guard.turn <- struct{}{} }()
-	d.guard.networks--
-	if !d.guard.up {
+// release lets go of a subnet whose network is gone, and of all rules, soon, with the last one.
+func (d *Docker) release(subnet netip.Prefix, restricted bool) {
+	g := d.guard
+	<-g.turn
+	defer func() { g.turn <- struct{}{} }()
+	g.networks--
+	if !g.up {
 		return
 	}
-	err := d.guard.rules.Release(subnet)
-	if d.guard.networks <= 0 {
-		d.guard.up = false
-		err = errors.Join(err, d.guard.rules.Remove())
+	if restricted {
+		if err := g.rules.Release(subnet); err != nil {
+			d.log.Warn("a network's packet rules could not be taken away", "subnet", subnet, "error", err)
+		}
 	}
-	if err != nil {
-		d.log.Warn("packet rules could not be taken away", "subnet", subnet, "error", err)
+	if g.networks <= 0 {
+		g.lifting.Go(d.lift) // nobody has to wait for it
+	}
+}
+
+// lift takes all rules away, unless there is something to keep in again.
+func (d *Docker) lift() {
+	g := d.guard
+	<-g.turn
+	defer func() { g.turn <- struct{}{} }()
+	if !g.up || g.networks > 0 {
+		return
+	}
+	g.up = false
+	if err := g.rules.Remove(); err != nil {
+		d.log.Warn("packet rules could not be taken away", "error", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/docker/docker/api/types/network"
@@ -17,52 +18,66 @@ func networked(spec *agboxv1.CreateSpec) bool {
 	return spec.GetNetwork().GetMode() != modeNone || len(spec.RequiredServices)+len(spec.OptionalServices) > 0
 }
 
-// createNetwork makes the sandbox's network on a subnet of its own and returns its id, "" for a sandbox that has none.
+// createNetwork makes the sandbox's network on a subnet of its own and returns its id, "" for a sandbox that has none. The
+// packet rules come into force meanwhile; nothing is on the network before it returns.
 func (d *Docker) createNetwork(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (id string, err error) {
 	if !networked(spec) {
 		return "", nil
 	}
 	ctx, cancel := d.write(ctx)
 	defer cancel()
-	if err := d.enter(ctx); err != nil {
+	protected := make(chan error, 1)
+	go func() { protected <- d.enter(ctx) }()
+	id, subnet, err := d.makeNetwork(ctx, sandboxID, spec)
+	if entered := <-protected; err == nil {
+		err = entered
+	}
+	if id == "" {
+		d.leave()
 		return "", err
 	}
-	defer func() { d.leave(id != "") }()
-	labels := d.labels(sandboxID, componentNetwork, spec.Labels)
+	if err == nil && restricted(spec) {
+		err = d.restrict(subnet, spec.Network)
+	}
+	if err == nil {
+		err = d.reachable(id)
+	}
+	return id, err
+}
+
+func restricted(spec *agboxv1.CreateSpec) bool {
 	mode := spec.GetNetwork().GetMode()
-	restricted := mode == modeNone || mode == modeAllow
-	if restricted {
+	return mode == modeNone || mode == modeAllow
+}
+
+func (d *Docker) makeNetwork(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (string, netip.Prefix, error) {
+	labels := d.labels(sandboxID, componentNetwork, spec.Labels)
+	if restricted(spec) {
 		text, err := json.Marshal(spec.Network)
 		if err != nil {
-			return "", err
+			return "", netip.Prefix{}, err
 		}
 		labels[labelNetwork] = string(text)
 	}
 	for {
 		subnet, err := d.subnets.take()
 		if err != nil {
-			return "", err
-		}
-		if restricted {
-			if err := d.restrict(subnet, spec.Network); err != nil {
-				d.subnets.release(subnet)
-				return "", err
-			}
+			return "", subnet, err
 		}
 		created, err := d.api.NetworkCreate(ctx, networkName(sandboxID), network.CreateOptions{
 			Driver:   "bridge",
-			Internal: mode == modeNone,
+			Internal: spec.GetNetwork().GetMode() == modeNone,
 			Labels:   labels,
 			IPAM:     &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet.String()}}},
 		})
 		switch {
 		case err == nil:
-			return created.ID, d.reachable(created.ID)
+			return created.ID, subnet, nil
 		case strings.Contains(err.Error(), "overlap"):
 			continue // somebody else's since we looked: it stays taken, and another one is tried
 		default:
 			d.subnets.release(subnet)
-			return "", fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
+			return "", subnet, fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
 		}
 	}
 }
@@ -87,7 +102,7 @@ func (d *Docker) removeNetworks(ctx context.Context, sandboxID, keep string) err
 			continue
 		}
 		for _, subnet := range subnetsOf(n.IPAM) {
-			d.release(subnet)
+			d.release(subnet, n.Labels[labelNetwork] != "")
 			d.subnets.release(subnet)
 		}
 	}
