@@ -2,11 +2,16 @@ package actors
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -71,4 +76,83 @@ func (x *exec) cancelCommand() {
 				slog.String("sandbox_id", sandboxID), slog.String("exec_id", execID), slog.Any("error", err))
 		}
 	})
+}
+
+// StartExec accepts a command, whose request names an unused exec id, and returns once it is durable and on
+// its way. It fails with ErrExecIDTaken, ErrNotFound or a *lifecycle.Refusal. A requestID is as for Create.
+func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest, requestID string) error {
+	if s.closing.Load() {
+		return ErrShuttingDown
+	}
+	e, err := s.entry(exec.SandboxId)
+	if err != nil {
+		return err
+	}
+	r := newRequest(lifecycle.StartExec{ExecID: exec.ExecId})
+	r.exec, r.requestID = exec, requestID
+	_, err = s.request(ctx, e, r)
+	if err == nil || errors.Is(err, ErrOutcomeUnknown) {
+		return err
+	}
+	// Also where the sandbox is not READY any more: the first try may have been accepted before that.
+	if earlier, known := s.db.Exec(exec.SandboxId, exec.ExecId); known == nil && sameMark(earlier.RequestID, requestID) && proto.Equal(earlier.Request, exec) {
+		return nil
+	}
+	if errors.Is(err, persist.ErrExecIDTaken) || errors.Is(err, lifecycle.ErrExecExists) {
+		return fmt.Errorf("%w: %s", ErrExecIDTaken, exec.ExecId)
+	}
+	return err
+}
+
+// CancelExec has a running command ended; its end is told by the log. It fails with ErrExecNotFound or
+// ErrExecTerminal.
+func (s *System) CancelExec(ctx context.Context, execID string) error {
+	if s.closing.Load() {
+		return ErrShuttingDown
+	}
+	owner, err := s.ExecOwner(execID)
+	if err != nil {
+		return err
+	}
+	e, err := s.entry(owner)
+	if err != nil {
+		return err
+	}
+	_, err = s.request(ctx, e, newRequest(lifecycle.CancelExec{ExecID: execID}))
+	if errors.Is(err, lifecycle.ErrExecNotRunning) {
+		return fmt.Errorf("%w: %s", ErrExecTerminal, execID)
+	}
+	return err
+}
+
+// SignalExec sends a signal to a running command's own process. It fails with ErrExecNotFound, ErrExecTerminal,
+// ErrExecNotStarted, a *lifecycle.Refusal for a sandbox that is frozen, or ErrOutcomeUnknown; then the signal may have
+// been sent.
+func (s *System) SignalExec(ctx context.Context, execID string, signal int) error {
+	if s.closing.Load() {
+		return ErrShuttingDown
+	}
+	e, running := s.registry.runner(execID)
+	if !running {
+		if _, err := s.ExecOwner(execID); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s", ErrExecTerminal, execID)
+	}
+	if state := e.state.Load(); state.Phase == lifecycle.Paused {
+		return lifecycle.NotReady(*state)
+	}
+	return s.runtime.SignalExec(ctx, e.id, execID, signal)
+}
+
+// ExecOwner returns the sandbox that an exec runs or ran in, or ErrExecNotFound.
+func (s *System) ExecOwner(execID string) (sandboxID string, err error) {
+	if e, found := s.registry.runner(execID); found {
+		return e.id, nil
+	}
+	owner, err := s.db.EndedExec(execID)
+	if errors.Is(err, persist.ErrNoExec) {
+		return "", fmt.Errorf("%w: %s", ErrExecNotFound, execID)
+	}
+	return owner, err
 }

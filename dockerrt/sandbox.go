@@ -22,7 +22,11 @@ import (
 
 // Conflict implements actors.Runtime.
 func (d *Docker) Conflict(ctx context.Context, sandboxID string) error {
-	return reached(d.conflict(ctx, sandboxID))
+	err := reached(d.conflict(ctx, sandboxID))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // it was our own
+		return fmt.Errorf("%w: %s did not answer within %s: look at dockerd and try again", actors.ErrUnreachable, d.api.DaemonHost(), readTimeout)
+	}
+	return err
 }
 
 func (d *Docker) conflict(ctx context.Context, sandboxID string) error {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,16 +40,14 @@ func begin(t *testing.T, c *sdk.Client, command []string) sdk.Exec {
 // The command goes on only after each part of its output has arrived.
 func TestFollowWhileTheFileGrows(t *testing.T) {
 	c, d, socket := start(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	exec := begin(t, c, sh(fmt.Sprintf(`mkfifo %[1]s; echo one; read x <%[1]s; echo two; echo err >&2; exit 3`, gate)))
+	gate, open := barrier(t)
+	exec := begin(t, c, sh(fmt.Sprintf(`echo one; read x <%s; echo two; echo err >&2; exit 3`, gate)))
 	out := &script{word: "one", do: func() {
 		d.Shutdown() // the daemon's restart does not disturb
 		if err := d.Serve(socket); err != nil {
 			t.Error(err)
 		}
-		if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
-			t.Error(err)
-		}
+		open()
 	}}
 	var errs bytes.Buffer
 	last, err := c.FollowLogs(t.Context(), exec, out, &errs)
