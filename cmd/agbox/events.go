@@ -79,7 +79,7 @@ func (a *app) printEvent(event *agboxv1.SandboxEvent) error {
 	if event.GetSnapshot() {
 		sequence = "now"
 	}
-	line := fmt.Sprintf("%5s  %s  %-23s %-8s  %s", sequence,
+	line := fmt.Sprintf("%5s  %s  %-25s %-8s  %s", sequence,
 		event.GetOccurredAt().AsTime().Local().Format("2006-01-02 15:04:05.000"), event.GetEventType(),
 		strings.TrimPrefix(event.GetSandboxState().String(), "SANDBOX_STATE_"), eventText(event))
 	_, err := fmt.Fprintln(a.out, strings.TrimRight(line, " "))
