@@ -51,6 +51,7 @@ func (d *Docker) protect(ctx context.Context) error {
 		}
 		d.log.Warn("audit: the packet rules were altered and are put back", "error", err)
 	}
+	before := g.problem
 	g.problem = g.rules.Install()
 	g.up = g.problem == nil
 	switch {
@@ -59,7 +60,9 @@ func (d *Docker) protect(ctx context.Context) error {
 	case d.config.IsolationRequired:
 		return fmt.Errorf("isolation.required is set, and sandboxes cannot be kept from this host: %w", g.problem)
 	}
-	d.log.Warn("sandboxes are not kept from this host and from each other", "error", g.problem)
+	if before == nil || before.Error() != g.problem.Error() {
+		d.log.Warn("sandboxes are not kept from this host and from each other", "error", g.problem)
+	}
 	return nil
 }
 
