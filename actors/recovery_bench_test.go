@@ -59,7 +59,7 @@ func BenchmarkRecovery(b *testing.B) {
 	}
 }
 
-// fill gives a sandbox a log of n events that ends READY, without any checkpoint.
+// fill gives a sandbox a log of n events that ends STOPPED, so that nobody looks after it, without any checkpoint.
 func fill(b *testing.B, db *persist.DB, id string, n int) {
 	b.Helper()
 	state := lifecycle.State{SandboxID: id}
@@ -79,11 +79,13 @@ func fill(b *testing.B, db *persist.DB, id string, n int) {
 	}
 	take(lifecycle.Create{}, entry)
 	take(lifecycle.OperationDone{Operation: lifecycle.Creating}, persist.Entry{})
-	for i := 0; len(entries) < n; i++ {
+	for i := 0; len(entries) < n-2; i++ {
 		exec := fmt.Sprintf("%s-exec-%d", id, i)
 		take(lifecycle.StartExec{ExecID: exec}, persist.Entry{StartExec: &agboxv1.CreateExecRequest{SandboxId: id, ExecId: exec, Command: []string{"true"}}})
 		take(lifecycle.ExecEnded{ExecID: exec, Result: lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, Started: at, Ended: at}}, persist.Entry{})
 	}
+	take(lifecycle.Stop{}, persist.Entry{})
+	take(lifecycle.OperationDone{Operation: lifecycle.Stopping}, persist.Entry{})
 	for _, err := range db.AppendAll(entries) {
 		if err != nil {
 			b.Fatal(err)

@@ -64,9 +64,6 @@ func TestBoot(t *testing.T) {
 			if got := b.boot(); got != tt.want {
 				t.Fatalf("second time: %+v", got)
 			}
-			if got := b.file(initproto.CommandID, "stdout"); tt.stdout != "" && got != tt.stdout {
-				t.Fatalf("stdout %q", got)
-			}
 			b.expect(b.run("true"), 0, "") // it harms nothing
 			if tt.stays != nil {
 				if got := strings.Join(b.processes(), " "); got != strings.Join(tt.stays, " ") {
@@ -76,6 +73,9 @@ func TestBoot(t *testing.T) {
 			b.term() // the ten minutes of grace are not needed
 			if code := b.ended(); code != 0 {
 				t.Fatal(code)
+			}
+			if got := b.file(initproto.CommandID, "stdout"); tt.stdout != "" && got != tt.stdout { // all is written by the end of init
+				t.Fatalf("stdout %q", got)
 			}
 		})
 	}
@@ -97,10 +97,12 @@ func TestBootAsImageUser(t *testing.T) {
 	b.write("entrypoint", "#!/bin/sh\nid -u; exec \"$@\"", 0o755)
 	b.start("--image-user=other", "--", "/entrypoint")
 	b.boot()
+	b.expect(b.sh("id -u"), 0, "1000\n")
+	b.term()
+	b.ended()
 	if got := b.file(initproto.CommandID, "stdout"); got != "1001\n" {
 		t.Fatalf("%q", got)
 	}
-	b.expect(b.sh("id -u"), 0, "1000\n")
 }
 
 // A daemon that comes back in the middle of the entrypoint's work waits for its end.
