@@ -15,11 +15,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
@@ -136,25 +138,38 @@ func (s *System) recover() error {
 	if err != nil {
 		return err
 	}
-	for i, record := range sandboxes {
+	var live []*entry
+	for _, record := range sandboxes {
 		e := newEntry(record.ID, record.Spec)
 		e.requestID = record.RequestID
 		e.recovered.Store(true)
 		s.registry.add(e)
-		if !record.DeletedAt.IsZero() {
-			continue // nothing can happen to it any more: readers fold its log when they ask
-		}
-		if _, err := e.load(s.db); err != nil {
-			return err
-		}
-		s.adopt(e)
-		if i%letGoEvery == 0 {
-			if err := s.db.LetGo(); err != nil {
-				return err
-			}
+		if record.DeletedAt.IsZero() { // nothing can happen to others: readers fold their logs when they ask
+			live = append(live, e)
 		}
 	}
-	return s.db.LetGo()
+	if err := s.loadAll(live); err != nil {
+		return err
+	}
+	for _, e := range live {
+		s.adopt(e)
+	}
+	return nil
+}
+
+// loadAll folds the logs, on all processors.
+func (s *System) loadAll(entries []*entry) error {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, e := range entries {
+		group.Go(func() error {
+			if _, err := e.load(s.db); err != nil || i%letGoEvery != 0 {
+				return err
+			}
+			return s.db.LetGo()
+		})
+	}
+	return errors.Join(group.Wait(), s.db.LetGo())
 }
 
 // letGoEvery is after how many sandboxes a recovery lets go of what it read: some 10 MB of logs without checkpoints.
