@@ -136,8 +136,8 @@ func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv
 	return actors.Started{Ports: ports}, err
 }
 
-// make makes the parts. What an interrupted create left behind, or what an engine still
-// makes for a daemon that died, is removed first: it may lack files.
+// make makes the parts. What an interrupted create left behind, or what an engine still makes for a daemon that died, is
+// removed first: it may lack files.
 func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, network string, err error) {
 	give, err := d.take(ctx)
 	if err != nil {
