@@ -138,13 +138,16 @@ func TestWaitExec(t *testing.T) {
 	refused(t, err, codes.NotFound, "EXEC_NOT_FOUND", "")
 	_, err = f.WaitExec(t.Context(), &agboxv1.WaitExecRequest{ExecId: "exec-1", Timeout: durationpb.New(-1)})
 	refused(t, err, codes.InvalidArgument, "DURATION_NEGATIVE", "timeout", "-1ns is negative")
+	// All who looked so far have their answers: the next name is of the wait that begins now.
+	select {
+	case <-f.looked:
+	default:
+	}
 	go func() {
 		_, err := f.WaitExec(t.Context(), &agboxv1.WaitExecRequest{ExecId: "exec-2"})
 		ends <- end{err: err}
 	}()
-	for <-f.looked != "exec-2" {
-		continue
-	}
+	<-f.looked
 	f.stop()
 	refused(t, (<-ends).err, codes.Unavailable, "DAEMON_SHUTTING_DOWN", "")
 }
