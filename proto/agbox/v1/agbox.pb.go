@@ -38,6 +38,8 @@ const (
 	SandboxState_SANDBOX_STATE_DELETED     SandboxState = 6
 	SandboxState_SANDBOX_STATE_PAUSED      SandboxState = 64
 	SandboxState_SANDBOX_STATE_DRAINING    SandboxState = 65
+	// Created lazily: nothing of it is made before its first use.
+	SandboxState_SANDBOX_STATE_DORMANT SandboxState = 66
 )
 
 // Enum value maps for SandboxState.
@@ -52,6 +54,7 @@ var (
 		6:  "SANDBOX_STATE_DELETED",
 		64: "SANDBOX_STATE_PAUSED",
 		65: "SANDBOX_STATE_DRAINING",
+		66: "SANDBOX_STATE_DORMANT",
 	}
 	SandboxState_value = map[string]int32{
 		"SANDBOX_STATE_UNSPECIFIED": 0,
@@ -63,6 +66,7 @@ var (
 		"SANDBOX_STATE_DELETED":     6,
 		"SANDBOX_STATE_PAUSED":      64,
 		"SANDBOX_STATE_DRAINING":    65,
+		"SANDBOX_STATE_DORMANT":     66,
 	}
 )
 
@@ -119,6 +123,11 @@ const (
 	EventType_SANDBOX_UNPAUSED          EventType = 68
 	EventType_SANDBOX_DRAIN_REQUESTED   EventType = 69
 	EventType_SANDBOX_EXTENDED          EventType = 70
+	// A lazy sandbox could not be made; the next use tries again.
+	EventType_SANDBOX_DORMANT EventType = 71
+	// The sandbox crashed and its restart_policy starts it again.
+	EventType_SANDBOX_RESTARTING EventType = 72
+	EventType_SANDBOX_DETACHED   EventType = 73
 )
 
 // Enum value maps for EventType.
@@ -146,6 +155,9 @@ var (
 		68: "SANDBOX_UNPAUSED",
 		69: "SANDBOX_DRAIN_REQUESTED",
 		70: "SANDBOX_EXTENDED",
+		71: "SANDBOX_DORMANT",
+		72: "SANDBOX_RESTARTING",
+		73: "SANDBOX_DETACHED",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_TYPE_UNSPECIFIED":    0,
@@ -170,6 +182,9 @@ var (
 		"SANDBOX_UNPAUSED":          68,
 		"SANDBOX_DRAIN_REQUESTED":   69,
 		"SANDBOX_EXTENDED":          70,
+		"SANDBOX_DORMANT":           71,
+		"SANDBOX_RESTARTING":        72,
+		"SANDBOX_DETACHED":          73,
 	}
 )
 
@@ -1022,7 +1037,11 @@ type CreateSpec struct {
 	OnIdle string `protobuf:"bytes,85,opt,name=on_idle,json=onIdle,proto3" json:"on_idle,omitempty"`
 	// What the end of command means: "fail" (or omitted), the sandbox becomes FAILED with SANDBOX_CRASHED, whatever the
 	// exit code; "keep", it stays READY.
-	OnCommandEnd  string `protobuf:"bytes,82,opt,name=on_command_end,json=onCommandEnd,proto3" json:"on_command_end,omitempty"`
+	OnCommandEnd string `protobuf:"bytes,82,opt,name=on_command_end,json=onCommandEnd,proto3" json:"on_command_end,omitempty"`
+	// Nothing is made before the first exec, file access or resume, which wait for it.
+	Lazy          bool           `protobuf:"varint,86,opt,name=lazy,proto3" json:"lazy,omitempty"`
+	Lease         *LeaseSpec     `protobuf:"bytes,87,opt,name=lease,proto3" json:"lease,omitempty"`
+	RestartPolicy *RestartPolicy `protobuf:"bytes,88,opt,name=restart_policy,json=restartPolicy,proto3" json:"restart_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1274,6 +1293,147 @@ func (x *CreateSpec) GetOnCommandEnd() string {
 	return ""
 }
 
+func (x *CreateSpec) GetLazy() bool {
+	if x != nil {
+		return x.Lazy
+	}
+	return false
+}
+
+func (x *CreateSpec) GetLease() *LeaseSpec {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *CreateSpec) GetRestartPolicy() *RestartPolicy {
+	if x != nil {
+		return x.RestartPolicy
+	}
+	return nil
+}
+
+// LeaseSpec has the sandbox end with those who hold it.
+type LeaseSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long nobody may hold the lease (HoldSandbox), from the acceptance, the last holder's end or the daemon's start
+	// on; unset: 30 s.
+	Grace *durationpb.Duration `protobuf:"bytes,1,opt,name=grace,proto3" json:"grace,omitempty"`
+	// What happens then: "delete" (or omitted) or "stop".
+	OnEnd         string `protobuf:"bytes,2,opt,name=on_end,json=onEnd,proto3" json:"on_end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaseSpec) Reset() {
+	*x = LeaseSpec{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaseSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaseSpec) ProtoMessage() {}
+
+func (x *LeaseSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaseSpec.ProtoReflect.Descriptor instead.
+func (*LeaseSpec) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LeaseSpec) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+func (x *LeaseSpec) GetOnEnd() string {
+	if x != nil {
+		return x.OnEnd
+	}
+	return ""
+}
+
+// RestartPolicy is what happens when the primary or its command ends by itself.
+type RestartPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "never" (or omitted) or "on-failure".
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Restarts in a row before the sandbox is FAILED; 0: 5. A sandbox that stayed READY for 10 minutes starts to count anew.
+	MaxRestarts uint32 `protobuf:"varint,2,opt,name=max_restarts,json=maxRestarts,proto3" json:"max_restarts,omitempty"`
+	// Before the first restart, doubled for each further one up to 5 minutes; unset: 1 s.
+	Backoff       *durationpb.Duration `protobuf:"bytes,3,opt,name=backoff,proto3" json:"backoff,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartPolicy) Reset() {
+	*x = RestartPolicy{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartPolicy) ProtoMessage() {}
+
+func (x *RestartPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartPolicy.ProtoReflect.Descriptor instead.
+func (*RestartPolicy) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RestartPolicy) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *RestartPolicy) GetMaxRestarts() uint32 {
+	if x != nil {
+		return x.MaxRestarts
+	}
+	return 0
+}
+
+func (x *RestartPolicy) GetBackoff() *durationpb.Duration {
+	if x != nil {
+		return x.Backoff
+	}
+	return nil
+}
+
 type SandboxHandle struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId         string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -1291,15 +1451,19 @@ type SandboxHandle struct {
 	// Set while the sandbox is READY.
 	Ports []*PublishedPort `protobuf:"bytes,64,rep,name=ports,proto3" json:"ports,omitempty"`
 	// When max_duration ends, and when the sandbox counts as idle if nothing happens until then; unset: never.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,65,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	IdleAt        *timestamppb.Timestamp `protobuf:"bytes,66,opt,name=idle_at,json=idleAt,proto3" json:"idle_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,65,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	IdleAt    *timestamppb.Timestamp `protobuf:"bytes,66,opt,name=idle_at,json=idleAt,proto3" json:"idle_at,omitempty"`
+	// The sandbox ends at this time unless somebody holds its lease again; unset: it has none, or it is held.
+	LeaseEndsAt *timestamppb.Timestamp `protobuf:"bytes,67,opt,name=lease_ends_at,json=leaseEndsAt,proto3" json:"lease_ends_at,omitempty"`
+	// Restarts in a row.
+	Restarts      uint32 `protobuf:"varint,68,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SandboxHandle) Reset() {
 	*x = SandboxHandle{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1475,7 @@ func (x *SandboxHandle) String() string {
 func (*SandboxHandle) ProtoMessage() {}
 
 func (x *SandboxHandle) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1488,7 @@ func (x *SandboxHandle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxHandle.ProtoReflect.Descriptor instead.
 func (*SandboxHandle) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{11}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SandboxHandle) GetSandboxId() string {
@@ -1425,6 +1589,20 @@ func (x *SandboxHandle) GetIdleAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *SandboxHandle) GetLeaseEndsAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeaseEndsAt
+	}
+	return nil
+}
+
+func (x *SandboxHandle) GetRestarts() uint32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
 // PublishedPort is where a port of the primary is reached on the daemon's host.
 type PublishedPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1438,7 +1616,7 @@ type PublishedPort struct {
 
 func (x *PublishedPort) Reset() {
 	*x = PublishedPort{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1628,7 @@ func (x *PublishedPort) String() string {
 func (*PublishedPort) ProtoMessage() {}
 
 func (x *PublishedPort) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1641,7 @@ func (x *PublishedPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishedPort.ProtoReflect.Descriptor instead.
 func (*PublishedPort) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{12}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PublishedPort) GetContainerPort() uint32 {
@@ -1510,16 +1688,19 @@ type SandboxPhaseDetails struct {
 	Force bool                 `protobuf:"varint,68,opt,name=force,proto3" json:"force,omitempty"`
 	Grace *durationpb.Duration `protobuf:"bytes,69,opt,name=grace,proto3" json:"grace,omitempty"`
 	// With SANDBOX_DRAIN_REQUESTED: when what still runs is cancelled. With SANDBOX_EXTENDED: the new deadlines.
-	DrainUntil    *timestamppb.Timestamp `protobuf:"bytes,70,opt,name=drain_until,json=drainUntil,proto3" json:"drain_until,omitempty"`
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,71,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	IdleTtl       *durationpb.Duration   `protobuf:"bytes,72,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	DrainUntil *timestamppb.Timestamp `protobuf:"bytes,70,opt,name=drain_until,json=drainUntil,proto3" json:"drain_until,omitempty"`
+	ExpiresAt  *timestamppb.Timestamp `protobuf:"bytes,71,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	IdleTtl    *durationpb.Duration   `protobuf:"bytes,72,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	// With SANDBOX_RESTARTING: which restart in a row this is, and when it begins.
+	Restarts      uint32                 `protobuf:"varint,73,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	RestartAt     *timestamppb.Timestamp `protobuf:"bytes,74,opt,name=restart_at,json=restartAt,proto3" json:"restart_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SandboxPhaseDetails) Reset() {
 	*x = SandboxPhaseDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1712,7 @@ func (x *SandboxPhaseDetails) String() string {
 func (*SandboxPhaseDetails) ProtoMessage() {}
 
 func (x *SandboxPhaseDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1725,7 @@ func (x *SandboxPhaseDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxPhaseDetails.ProtoReflect.Descriptor instead.
 func (*SandboxPhaseDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{13}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SandboxPhaseDetails) GetPhase() string {
@@ -1638,6 +1819,20 @@ func (x *SandboxPhaseDetails) GetIdleTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *SandboxPhaseDetails) GetRestarts() uint32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *SandboxPhaseDetails) GetRestartAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RestartAt
+	}
+	return nil
+}
+
 // CommandEventDetails tells how the primary's own command ended; fields as in ExecEventDetails.
 type CommandEventDetails struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1653,7 +1848,7 @@ type CommandEventDetails struct {
 
 func (x *CommandEventDetails) Reset() {
 	*x = CommandEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1860,7 @@ func (x *CommandEventDetails) String() string {
 func (*CommandEventDetails) ProtoMessage() {}
 
 func (x *CommandEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1873,7 @@ func (x *CommandEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandEventDetails.ProtoReflect.Descriptor instead.
 func (*CommandEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{14}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CommandEventDetails) GetExitCode() int32 {
@@ -1744,7 +1939,7 @@ type ExecEventDetails struct {
 
 func (x *ExecEventDetails) Reset() {
 	*x = ExecEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1951,7 @@ func (x *ExecEventDetails) String() string {
 func (*ExecEventDetails) ProtoMessage() {}
 
 func (x *ExecEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1964,7 @@ func (x *ExecEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEventDetails.ProtoReflect.Descriptor instead.
 func (*ExecEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{15}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExecEventDetails) GetExecId() string {
@@ -1856,7 +2051,7 @@ type ExecResources struct {
 
 func (x *ExecResources) Reset() {
 	*x = ExecResources{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2063,7 @@ func (x *ExecResources) String() string {
 func (*ExecResources) ProtoMessage() {}
 
 func (x *ExecResources) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2076,7 @@ func (x *ExecResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResources.ProtoReflect.Descriptor instead.
 func (*ExecResources) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{16}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExecResources) GetUserTime() *durationpb.Duration {
@@ -1951,7 +2146,7 @@ type ServiceEventDetails struct {
 
 func (x *ServiceEventDetails) Reset() {
 	*x = ServiceEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2158,7 @@ func (x *ServiceEventDetails) String() string {
 func (*ServiceEventDetails) ProtoMessage() {}
 
 func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2171,7 @@ func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceEventDetails.ProtoReflect.Descriptor instead.
 func (*ServiceEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ServiceEventDetails) GetServiceName() string {
@@ -2027,7 +2222,7 @@ type SandboxEvent struct {
 
 func (x *SandboxEvent) Reset() {
 	*x = SandboxEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2234,7 @@ func (x *SandboxEvent) String() string {
 func (*SandboxEvent) ProtoMessage() {}
 
 func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2247,7 @@ func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxEvent.ProtoReflect.Descriptor instead.
 func (*SandboxEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SandboxEvent) GetEventId() string {
@@ -2202,13 +2397,16 @@ type ExecStatus struct {
 	// Host paths of the output, for a client on the daemon's host.
 	StdoutLogPath string `protobuf:"bytes,68,opt,name=stdout_log_path,json=stdoutLogPath,proto3" json:"stdout_log_path,omitempty"`
 	StderrLogPath string `protobuf:"bytes,69,opt,name=stderr_log_path,json=stderrLogPath,proto3" json:"stderr_log_path,omitempty"`
+	// As in CreateExecRequest.
+	Stdin         bool `protobuf:"varint,71,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	Tty           bool `protobuf:"varint,72,opt,name=tty,proto3" json:"tty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecStatus) Reset() {
 	*x = ExecStatus{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2418,7 @@ func (x *ExecStatus) String() string {
 func (*ExecStatus) ProtoMessage() {}
 
 func (x *ExecStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2431,7 @@ func (x *ExecStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStatus.ProtoReflect.Descriptor instead.
 func (*ExecStatus) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExecStatus) GetExecId() string {
@@ -2348,20 +2546,36 @@ func (x *ExecStatus) GetStderrLogPath() string {
 	return ""
 }
 
+func (x *ExecStatus) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *ExecStatus) GetTty() bool {
+	if x != nil {
+		return x.Tty
+	}
+	return false
+}
+
 type CreateSandboxRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CreateSpec *CreateSpec            `protobuf:"bytes,1,opt,name=create_spec,json=createSpec,proto3" json:"create_spec,omitempty"`
 	// 4 to 200 of [a-zA-Z0-9_-], alphanumeric at both ends. Omitted: a UUID v4.
 	SandboxId string `protobuf:"bytes,2,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	// Strict YAML with the keys of CreateSpec; create_spec overrides it.
-	ConfigYaml    []byte `protobuf:"bytes,3,opt,name=config_yaml,json=configYaml,proto3" json:"config_yaml,omitempty"`
+	ConfigYaml []byte `protobuf:"bytes,3,opt,name=config_yaml,json=configYaml,proto3" json:"config_yaml,omitempty"`
+	// The sandbox begins with the snapshot's file system and spec; config_yaml and create_spec override the latter.
+	SnapshotId    string `protobuf:"bytes,64,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSandboxRequest) Reset() {
 	*x = CreateSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2373,7 +2587,7 @@ func (x *CreateSandboxRequest) String() string {
 func (*CreateSandboxRequest) ProtoMessage() {}
 
 func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2386,7 +2600,7 @@ func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxRequest.ProtoReflect.Descriptor instead.
 func (*CreateSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CreateSandboxRequest) GetCreateSpec() *CreateSpec {
@@ -2410,6 +2624,13 @@ func (x *CreateSandboxRequest) GetConfigYaml() []byte {
 	return nil
 }
 
+func (x *CreateSandboxRequest) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
 type CreateSandboxResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sandbox       *SandboxHandle         `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
@@ -2419,7 +2640,7 @@ type CreateSandboxResponse struct {
 
 func (x *CreateSandboxResponse) Reset() {
 	*x = CreateSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2652,7 @@ func (x *CreateSandboxResponse) String() string {
 func (*CreateSandboxResponse) ProtoMessage() {}
 
 func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2665,7 @@ func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxResponse.ProtoReflect.Descriptor instead.
 func (*CreateSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreateSandboxResponse) GetSandbox() *SandboxHandle {
@@ -2463,7 +2684,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2475,7 +2696,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2709,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -2507,7 +2728,7 @@ type GetSandboxResponse struct {
 
 func (x *GetSandboxResponse) Reset() {
 	*x = GetSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +2740,7 @@ func (x *GetSandboxResponse) String() string {
 func (*GetSandboxResponse) ProtoMessage() {}
 
 func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +2753,7 @@ func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxResponse.ProtoReflect.Descriptor instead.
 func (*GetSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetSandboxResponse) GetSandbox() *SandboxHandle {
@@ -2546,13 +2767,15 @@ type ListSandboxesRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	IncludeDeleted bool                   `protobuf:"varint,1,opt,name=include_deleted,json=includeDeleted,proto3" json:"include_deleted,omitempty"`
 	LabelSelector  map[string]string      `protobuf:"bytes,2,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Only in these states; none: all.
+	States        []SandboxState `protobuf:"varint,64,rep,packed,name=states,proto3,enum=agbox.v1.SandboxState" json:"states,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2787,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2800,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListSandboxesRequest) GetIncludeDeleted() bool {
@@ -2594,6 +2817,13 @@ func (x *ListSandboxesRequest) GetLabelSelector() map[string]string {
 	return nil
 }
 
+func (x *ListSandboxesRequest) GetStates() []SandboxState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
 // Newest first.
 type ListSandboxesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2604,7 +2834,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2846,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2859,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*SandboxHandle {
@@ -2648,7 +2878,7 @@ type ResumeSandboxRequest struct {
 
 func (x *ResumeSandboxRequest) Reset() {
 	*x = ResumeSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2890,7 @@ func (x *ResumeSandboxRequest) String() string {
 func (*ResumeSandboxRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2903,7 @@ func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResumeSandboxRequest) GetSandboxId() string {
@@ -2696,7 +2926,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2938,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2951,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -2754,7 +2984,7 @@ type DeleteSandboxRequest struct {
 
 func (x *DeleteSandboxRequest) Reset() {
 	*x = DeleteSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +2996,7 @@ func (x *DeleteSandboxRequest) String() string {
 func (*DeleteSandboxRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +3009,7 @@ func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteSandboxRequest) GetSandboxId() string {
@@ -2792,13 +3022,15 @@ func (x *DeleteSandboxRequest) GetSandboxId() string {
 type DeleteSandboxesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	LabelSelector map[string]string      `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Only in these states; none: all.
+	States        []SandboxState `protobuf:"varint,64,rep,packed,name=states,proto3,enum=agbox.v1.SandboxState" json:"states,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteSandboxesRequest) Reset() {
 	*x = DeleteSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +3042,7 @@ func (x *DeleteSandboxesRequest) String() string {
 func (*DeleteSandboxesRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,12 +3055,19 @@ func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteSandboxesRequest) GetLabelSelector() map[string]string {
 	if x != nil {
 		return x.LabelSelector
+	}
+	return nil
+}
+
+func (x *DeleteSandboxesRequest) GetStates() []SandboxState {
+	if x != nil {
+		return x.States
 	}
 	return nil
 }
@@ -2843,7 +3082,7 @@ type DeleteSandboxesResponse struct {
 
 func (x *DeleteSandboxesResponse) Reset() {
 	*x = DeleteSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3094,7 @@ func (x *DeleteSandboxesResponse) String() string {
 func (*DeleteSandboxesResponse) ProtoMessage() {}
 
 func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3107,7 @@ func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteSandboxesResponse) GetDeletedSandboxIds() []string {
@@ -2894,7 +3133,7 @@ type AcceptedResponse struct {
 
 func (x *AcceptedResponse) Reset() {
 	*x = AcceptedResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3145,7 @@ func (x *AcceptedResponse) String() string {
 func (*AcceptedResponse) ProtoMessage() {}
 
 func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3158,7 @@ func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptedResponse.ProtoReflect.Descriptor instead.
 func (*AcceptedResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AcceptedResponse) GetAccepted() bool {
@@ -2941,7 +3180,7 @@ type SubscribeSandboxEventsRequest struct {
 
 func (x *SubscribeSandboxEventsRequest) Reset() {
 	*x = SubscribeSandboxEventsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3192,7 @@ func (x *SubscribeSandboxEventsRequest) String() string {
 func (*SubscribeSandboxEventsRequest) ProtoMessage() {}
 
 func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3205,7 @@ func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeSandboxEventsRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeSandboxEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SubscribeSandboxEventsRequest) GetSandboxId() string {
@@ -3003,13 +3242,17 @@ type CreateExecRequest struct {
 	Timeout *durationpb.Duration `protobuf:"bytes,65,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Bytes of each log file; 0: no limit. The command goes on beyond it, its file does not grow.
 	MaxOutputBytes uint64 `protobuf:"varint,66,opt,name=max_output_bytes,json=maxOutputBytes,proto3" json:"max_output_bytes,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The command's standard input stays open for AttachExec until a client closes it; otherwise it is empty.
+	Stdin bool `protobuf:"varint,67,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// The command has a terminal of this size, for input as well; everything it writes is in the stdout log.
+	Tty           *TerminalSize `protobuf:"bytes,68,opt,name=tty,proto3" json:"tty,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateExecRequest) Reset() {
 	*x = CreateExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3021,7 +3264,7 @@ func (x *CreateExecRequest) String() string {
 func (*CreateExecRequest) ProtoMessage() {}
 
 func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3034,7 +3277,7 @@ func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecRequest.ProtoReflect.Descriptor instead.
 func (*CreateExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{33}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreateExecRequest) GetSandboxId() string {
@@ -3093,6 +3336,73 @@ func (x *CreateExecRequest) GetMaxOutputBytes() uint64 {
 	return 0
 }
 
+func (x *CreateExecRequest) GetStdin() bool {
+	if x != nil {
+		return x.Stdin
+	}
+	return false
+}
+
+func (x *CreateExecRequest) GetTty() *TerminalSize {
+	if x != nil {
+		return x.Tty
+	}
+	return nil
+}
+
+type TerminalSize struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Characters, 1 to 65535.
+	Rows          uint32 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
+	Columns       uint32 `protobuf:"varint,2,opt,name=columns,proto3" json:"columns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminalSize) Reset() {
+	*x = TerminalSize{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminalSize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminalSize) ProtoMessage() {}
+
+func (x *TerminalSize) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
+func (*TerminalSize) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *TerminalSize) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *TerminalSize) GetColumns() uint32 {
+	if x != nil {
+		return x.Columns
+	}
+	return 0
+}
+
 type CreateExecResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -3104,7 +3414,7 @@ type CreateExecResponse struct {
 
 func (x *CreateExecResponse) Reset() {
 	*x = CreateExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3116,7 +3426,7 @@ func (x *CreateExecResponse) String() string {
 func (*CreateExecResponse) ProtoMessage() {}
 
 func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3129,7 +3439,7 @@ func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecResponse.ProtoReflect.Descriptor instead.
 func (*CreateExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{34}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateExecResponse) GetExecId() string {
@@ -3162,7 +3472,7 @@ type CancelExecRequest struct {
 
 func (x *CancelExecRequest) Reset() {
 	*x = CancelExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3484,7 @@ func (x *CancelExecRequest) String() string {
 func (*CancelExecRequest) ProtoMessage() {}
 
 func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3497,7 @@ func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelExecRequest.ProtoReflect.Descriptor instead.
 func (*CancelExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{35}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CancelExecRequest) GetExecId() string {
@@ -3206,7 +3516,7 @@ type GetExecRequest struct {
 
 func (x *GetExecRequest) Reset() {
 	*x = GetExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3528,7 @@ func (x *GetExecRequest) String() string {
 func (*GetExecRequest) ProtoMessage() {}
 
 func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3541,7 @@ func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecRequest.ProtoReflect.Descriptor instead.
 func (*GetExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{36}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetExecRequest) GetExecId() string {
@@ -3250,7 +3560,7 @@ type GetExecResponse struct {
 
 func (x *GetExecResponse) Reset() {
 	*x = GetExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3572,7 @@ func (x *GetExecResponse) String() string {
 func (*GetExecResponse) ProtoMessage() {}
 
 func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3275,7 +3585,7 @@ func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecResponse.ProtoReflect.Descriptor instead.
 func (*GetExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{37}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetExecResponse) GetExec() *ExecStatus {
@@ -3294,7 +3604,7 @@ type ListActiveExecsRequest struct {
 
 func (x *ListActiveExecsRequest) Reset() {
 	*x = ListActiveExecsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +3616,7 @@ func (x *ListActiveExecsRequest) String() string {
 func (*ListActiveExecsRequest) ProtoMessage() {}
 
 func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3319,7 +3629,7 @@ func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{38}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListActiveExecsRequest) GetSandboxId() string {
@@ -3338,7 +3648,7 @@ type ListActiveExecsResponse struct {
 
 func (x *ListActiveExecsResponse) Reset() {
 	*x = ListActiveExecsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3350,7 +3660,7 @@ func (x *ListActiveExecsResponse) String() string {
 func (*ListActiveExecsResponse) ProtoMessage() {}
 
 func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3363,7 +3673,7 @@ func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{39}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListActiveExecsResponse) GetExecs() []*ExecStatus {
@@ -3382,7 +3692,7 @@ type PauseSandboxRequest struct {
 
 func (x *PauseSandboxRequest) Reset() {
 	*x = PauseSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3704,7 @@ func (x *PauseSandboxRequest) String() string {
 func (*PauseSandboxRequest) ProtoMessage() {}
 
 func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3717,7 @@ func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSandboxRequest.ProtoReflect.Descriptor instead.
 func (*PauseSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{40}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PauseSandboxRequest) GetSandboxId() string {
@@ -3426,7 +3736,7 @@ type UnpauseSandboxRequest struct {
 
 func (x *UnpauseSandboxRequest) Reset() {
 	*x = UnpauseSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +3748,7 @@ func (x *UnpauseSandboxRequest) String() string {
 func (*UnpauseSandboxRequest) ProtoMessage() {}
 
 func (x *UnpauseSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +3761,7 @@ func (x *UnpauseSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseSandboxRequest.ProtoReflect.Descriptor instead.
 func (*UnpauseSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{41}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *UnpauseSandboxRequest) GetSandboxId() string {
@@ -3472,7 +3782,7 @@ type DrainSandboxRequest struct {
 
 func (x *DrainSandboxRequest) Reset() {
 	*x = DrainSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3794,7 @@ func (x *DrainSandboxRequest) String() string {
 func (*DrainSandboxRequest) ProtoMessage() {}
 
 func (x *DrainSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3807,7 @@ func (x *DrainSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DrainSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{42}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DrainSandboxRequest) GetSandboxId() string {
@@ -3528,7 +3838,7 @@ type ExtendSandboxRequest struct {
 
 func (x *ExtendSandboxRequest) Reset() {
 	*x = ExtendSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3850,7 @@ func (x *ExtendSandboxRequest) String() string {
 func (*ExtendSandboxRequest) ProtoMessage() {}
 
 func (x *ExtendSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3863,7 @@ func (x *ExtendSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{43}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExtendSandboxRequest) GetSandboxId() string {
@@ -3593,7 +3903,7 @@ type ExtendSandboxResponse struct {
 
 func (x *ExtendSandboxResponse) Reset() {
 	*x = ExtendSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3915,7 @@ func (x *ExtendSandboxResponse) String() string {
 func (*ExtendSandboxResponse) ProtoMessage() {}
 
 func (x *ExtendSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3618,7 +3928,7 @@ func (x *ExtendSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSandboxResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{44}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExtendSandboxResponse) GetSandbox() *SandboxHandle {
@@ -3641,7 +3951,7 @@ type WaitSandboxRequest struct {
 
 func (x *WaitSandboxRequest) Reset() {
 	*x = WaitSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3653,7 +3963,7 @@ func (x *WaitSandboxRequest) String() string {
 func (*WaitSandboxRequest) ProtoMessage() {}
 
 func (x *WaitSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3666,7 +3976,7 @@ func (x *WaitSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitSandboxRequest.ProtoReflect.Descriptor instead.
 func (*WaitSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{45}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WaitSandboxRequest) GetSandboxId() string {
@@ -3701,7 +4011,7 @@ type WaitSandboxResponse struct {
 
 func (x *WaitSandboxResponse) Reset() {
 	*x = WaitSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +4023,7 @@ func (x *WaitSandboxResponse) String() string {
 func (*WaitSandboxResponse) ProtoMessage() {}
 
 func (x *WaitSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +4036,7 @@ func (x *WaitSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitSandboxResponse.ProtoReflect.Descriptor instead.
 func (*WaitSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{46}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WaitSandboxResponse) GetSandbox() *SandboxHandle {
@@ -3753,7 +4063,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3765,7 +4075,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3778,7 +4088,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{47}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WaitExecRequest) GetExecId() string {
@@ -3806,7 +4116,7 @@ type WaitExecResponse struct {
 
 func (x *WaitExecResponse) Reset() {
 	*x = WaitExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4128,7 @@ func (x *WaitExecResponse) String() string {
 func (*WaitExecResponse) ProtoMessage() {}
 
 func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4141,7 @@ func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
 func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{48}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WaitExecResponse) GetExec() *ExecStatus {
@@ -3859,7 +4169,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3871,7 +4181,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3884,7 +4194,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{49}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SignalExecRequest) GetExecId() string {
@@ -3915,7 +4225,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4237,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4250,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{50}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -3973,7 +4283,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3985,7 +4295,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4308,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{51}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ExecStatus {
@@ -4011,7 +4321,8 @@ func (x *ListExecsResponse) GetExecs() []*ExecStatus {
 type ReadExecLogRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// "stdout" (or omitted) or "stderr".
+	// "stdout" (or omitted), "stderr", or "both": what was written in the order in which it was, by chunks of one stream.
+	// "both" begins at the beginning, whatever offset and tail_bytes say.
 	Stream string `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	// Where to begin.
 	Offset uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
@@ -4025,7 +4336,7 @@ type ReadExecLogRequest struct {
 
 func (x *ReadExecLogRequest) Reset() {
 	*x = ReadExecLogRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4348,7 @@ func (x *ReadExecLogRequest) String() string {
 func (*ReadExecLogRequest) ProtoMessage() {}
 
 func (x *ReadExecLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4361,7 @@ func (x *ReadExecLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadExecLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadExecLogRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{52}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReadExecLogRequest) GetExecId() string {
@@ -4088,18 +4399,22 @@ func (x *ReadExecLogRequest) GetFollow() bool {
 	return false
 }
 
+// With follow the first chunk comes at once and may be empty.
 type ExecLogChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where data begins in the file.
-	Offset        uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
-	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Offset uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Data   []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// With "both": which stream this is, and when it was written.
+	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
+	WrittenAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=written_at,json=writtenAt,proto3" json:"written_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecLogChunk) Reset() {
 	*x = ExecLogChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4426,7 @@ func (x *ExecLogChunk) String() string {
 func (*ExecLogChunk) ProtoMessage() {}
 
 func (x *ExecLogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,7 +4439,7 @@ func (x *ExecLogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecLogChunk.ProtoReflect.Descriptor instead.
 func (*ExecLogChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{53}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExecLogChunk) GetOffset() uint64 {
@@ -4141,19 +4456,35 @@ func (x *ExecLogChunk) GetData() []byte {
 	return nil
 }
 
+func (x *ExecLogChunk) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *ExecLogChunk) GetWrittenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WrittenAt
+	}
+	return nil
+}
+
 type WatchSandboxesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// None: all sandboxes, those that are created later included.
 	LabelSelector map[string]string `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The current state of each is told first, as snapshots.
 	IncludeCurrentSnapshot bool `protobuf:"varint,2,opt,name=include_current_snapshot,json=includeCurrentSnapshot,proto3" json:"include_current_snapshot,omitempty"`
-	unknownFields          protoimpl.UnknownFields
-	sizeCache              protoimpl.SizeCache
+	// Only events with one of these states, and snapshots of sandboxes in one; none: all.
+	States        []SandboxState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=agbox.v1.SandboxState" json:"states,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchSandboxesRequest) Reset() {
 	*x = WatchSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4165,7 +4496,7 @@ func (x *WatchSandboxesRequest) String() string {
 func (*WatchSandboxesRequest) ProtoMessage() {}
 
 func (x *WatchSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4178,7 +4509,7 @@ func (x *WatchSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*WatchSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{54}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WatchSandboxesRequest) GetLabelSelector() map[string]string {
@@ -4195,6 +4526,13 @@ func (x *WatchSandboxesRequest) GetIncludeCurrentSnapshot() bool {
 	return false
 }
 
+func (x *WatchSandboxesRequest) GetStates() []SandboxState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
 type GetStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -4204,7 +4542,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4554,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4567,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{55}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4249,7 +4587,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4599,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4612,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{56}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetStatsResponse) GetContainers() []*ContainerStats {
@@ -4304,7 +4642,7 @@ type ContainerStats struct {
 
 func (x *ContainerStats) Reset() {
 	*x = ContainerStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4316,7 +4654,7 @@ func (x *ContainerStats) String() string {
 func (*ContainerStats) ProtoMessage() {}
 
 func (x *ContainerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4329,7 +4667,7 @@ func (x *ContainerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
 func (*ContainerStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{57}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ContainerStats) GetServiceName() string {
@@ -4410,7 +4748,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4422,7 +4760,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4435,7 +4773,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{58}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{61}
 }
 
 type InfoResponse struct {
@@ -4459,7 +4797,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4471,7 +4809,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4484,7 +4822,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{59}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *InfoResponse) GetVersion() string {
@@ -4571,6 +4909,2340 @@ func (x *InfoResponse) GetSubnetsTotal() uint32 {
 	return 0
 }
 
+type HoldSandboxRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldSandboxRequest) Reset() {
+	*x = HoldSandboxRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldSandboxRequest) ProtoMessage() {}
+
+func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldSandboxRequest.ProtoReflect.Descriptor instead.
+func (*HoldSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *HoldSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+type HoldSandboxResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sandbox       *SandboxHandle         `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldSandboxResponse) Reset() {
+	*x = HoldSandboxResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldSandboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldSandboxResponse) ProtoMessage() {}
+
+func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldSandboxResponse.ProtoReflect.Descriptor instead.
+func (*HoldSandboxResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *HoldSandboxResponse) GetSandbox() *SandboxHandle {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+type DetachSandboxRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetachSandboxRequest) Reset() {
+	*x = DetachSandboxRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetachSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetachSandboxRequest) ProtoMessage() {}
+
+func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetachSandboxRequest.ProtoReflect.Descriptor instead.
+func (*DetachSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *DetachSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+type AttachExecRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*AttachExecRequest_Start
+	//	*AttachExecRequest_Stdin
+	//	*AttachExecRequest_CloseStdin
+	//	*AttachExecRequest_Resize
+	Message       isAttachExecRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachExecRequest) Reset() {
+	*x = AttachExecRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachExecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachExecRequest) ProtoMessage() {}
+
+func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachExecRequest.ProtoReflect.Descriptor instead.
+func (*AttachExecRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *AttachExecRequest) GetMessage() isAttachExecRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *AttachExecRequest) GetStart() *AttachExecStart {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *AttachExecRequest) GetStdin() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecRequest_Stdin); ok {
+			return x.Stdin
+		}
+	}
+	return nil
+}
+
+func (x *AttachExecRequest) GetCloseStdin() bool {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecRequest_CloseStdin); ok {
+			return x.CloseStdin
+		}
+	}
+	return false
+}
+
+func (x *AttachExecRequest) GetResize() *TerminalSize {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecRequest_Resize); ok {
+			return x.Resize
+		}
+	}
+	return nil
+}
+
+type isAttachExecRequest_Message interface {
+	isAttachExecRequest_Message()
+}
+
+type AttachExecRequest_Start struct {
+	Start *AttachExecStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type AttachExecRequest_Stdin struct {
+	// Goes to the command's standard input, or is typed at its terminal, in order, once.
+	Stdin []byte `protobuf:"bytes,2,opt,name=stdin,proto3,oneof"`
+}
+
+type AttachExecRequest_CloseStdin struct {
+	// Ends the standard input for good, once what was sent before has been read. At a terminal: end of file is typed.
+	CloseStdin bool `protobuf:"varint,3,opt,name=close_stdin,json=closeStdin,proto3,oneof"`
+}
+
+type AttachExecRequest_Resize struct {
+	Resize *TerminalSize `protobuf:"bytes,4,opt,name=resize,proto3,oneof"`
+}
+
+func (*AttachExecRequest_Start) isAttachExecRequest_Message() {}
+
+func (*AttachExecRequest_Stdin) isAttachExecRequest_Message() {}
+
+func (*AttachExecRequest_CloseStdin) isAttachExecRequest_Message() {}
+
+func (*AttachExecRequest_Resize) isAttachExecRequest_Message() {}
+
+type AttachExecStart struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// Where output begins, in bytes of the log file; unset: what comes from now on.
+	StdoutOffset *uint64 `protobuf:"varint,2,opt,name=stdout_offset,json=stdoutOffset,proto3,oneof" json:"stdout_offset,omitempty"`
+	StderrOffset *uint64 `protobuf:"varint,3,opt,name=stderr_offset,json=stderrOffset,proto3,oneof" json:"stderr_offset,omitempty"`
+	// Input only.
+	NoOutput      bool `protobuf:"varint,4,opt,name=no_output,json=noOutput,proto3" json:"no_output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachExecStart) Reset() {
+	*x = AttachExecStart{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachExecStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachExecStart) ProtoMessage() {}
+
+func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachExecStart.ProtoReflect.Descriptor instead.
+func (*AttachExecStart) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *AttachExecStart) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *AttachExecStart) GetStdoutOffset() uint64 {
+	if x != nil && x.StdoutOffset != nil {
+		return *x.StdoutOffset
+	}
+	return 0
+}
+
+func (x *AttachExecStart) GetStderrOffset() uint64 {
+	if x != nil && x.StderrOffset != nil {
+		return *x.StderrOffset
+	}
+	return 0
+}
+
+func (x *AttachExecStart) GetNoOutput() bool {
+	if x != nil {
+		return x.NoOutput
+	}
+	return false
+}
+
+type AttachExecResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*AttachExecResponse_Attached
+	//	*AttachExecResponse_Stdout
+	//	*AttachExecResponse_Stderr
+	//	*AttachExecResponse_Ended
+	//	*AttachExecResponse_StdinTaken
+	Message       isAttachExecResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachExecResponse) Reset() {
+	*x = AttachExecResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachExecResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachExecResponse) ProtoMessage() {}
+
+func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachExecResponse.ProtoReflect.Descriptor instead.
+func (*AttachExecResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *AttachExecResponse) GetMessage() isAttachExecResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *AttachExecResponse) GetAttached() *ExecStatus {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecResponse_Attached); ok {
+			return x.Attached
+		}
+	}
+	return nil
+}
+
+func (x *AttachExecResponse) GetStdout() *ExecLogChunk {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecResponse_Stdout); ok {
+			return x.Stdout
+		}
+	}
+	return nil
+}
+
+func (x *AttachExecResponse) GetStderr() *ExecLogChunk {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecResponse_Stderr); ok {
+			return x.Stderr
+		}
+	}
+	return nil
+}
+
+func (x *AttachExecResponse) GetEnded() *ExecStatus {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecResponse_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
+func (x *AttachExecResponse) GetStdinTaken() uint64 {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecResponse_StdinTaken); ok {
+			return x.StdinTaken
+		}
+	}
+	return 0
+}
+
+type isAttachExecResponse_Message interface {
+	isAttachExecResponse_Message()
+}
+
+type AttachExecResponse_Attached struct {
+	// The first message: the command as it is now.
+	Attached *ExecStatus `protobuf:"bytes,1,opt,name=attached,proto3,oneof"`
+}
+
+type AttachExecResponse_Stdout struct {
+	Stdout *ExecLogChunk `protobuf:"bytes,2,opt,name=stdout,proto3,oneof"`
+}
+
+type AttachExecResponse_Stderr struct {
+	Stderr *ExecLogChunk `protobuf:"bytes,3,opt,name=stderr,proto3,oneof"`
+}
+
+type AttachExecResponse_Ended struct {
+	// The last message, after all of its output: how the command ended.
+	Ended *ExecStatus `protobuf:"bytes,4,opt,name=ended,proto3,oneof"`
+}
+
+type AttachExecResponse_StdinTaken struct {
+	// How much of this stream's input was taken, in bytes since its start. Told now and then; what was not taken when
+	// the command ended is lost.
+	StdinTaken uint64 `protobuf:"varint,5,opt,name=stdin_taken,json=stdinTaken,proto3,oneof"`
+}
+
+func (*AttachExecResponse_Attached) isAttachExecResponse_Message() {}
+
+func (*AttachExecResponse_Stdout) isAttachExecResponse_Message() {}
+
+func (*AttachExecResponse_Stderr) isAttachExecResponse_Message() {}
+
+func (*AttachExecResponse_Ended) isAttachExecResponse_Message() {}
+
+func (*AttachExecResponse_StdinTaken) isAttachExecResponse_Message() {}
+
+type ReadSandboxLogRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// "story" (or omitted), "stdout" or "stderr" of the sandbox's own command, or "service".
+	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// With source "service".
+	ServiceName string `protobuf:"bytes,3,opt,name=service_name,json=serviceName,proto3" json:"service_name,omitempty"`
+	// So many bytes before the present end; unset: all that there is.
+	TailBytes *uint64 `protobuf:"varint,4,opt,name=tail_bytes,json=tailBytes,proto3,oneof" json:"tail_bytes,omitempty"`
+	// Goes on: the story until the sandbox is deleted, the others until what writes has ended.
+	Follow        bool `protobuf:"varint,5,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadSandboxLogRequest) Reset() {
+	*x = ReadSandboxLogRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadSandboxLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadSandboxLogRequest) ProtoMessage() {}
+
+func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadSandboxLogRequest.ProtoReflect.Descriptor instead.
+func (*ReadSandboxLogRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *ReadSandboxLogRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ReadSandboxLogRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ReadSandboxLogRequest) GetServiceName() string {
+	if x != nil {
+		return x.ServiceName
+	}
+	return ""
+}
+
+func (x *ReadSandboxLogRequest) GetTailBytes() uint64 {
+	if x != nil && x.TailBytes != nil {
+		return *x.TailBytes
+	}
+	return 0
+}
+
+func (x *ReadSandboxLogRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+type SandboxLogChunk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// With source "service": "stdout" or "stderr".
+	Stream        string `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxLogChunk) Reset() {
+	*x = SandboxLogChunk{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxLogChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxLogChunk) ProtoMessage() {}
+
+func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxLogChunk.ProtoReflect.Descriptor instead.
+func (*SandboxLogChunk) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *SandboxLogChunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *SandboxLogChunk) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+type UploadFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*UploadFilesRequest_Start
+	//	*UploadFilesRequest_Data
+	Message       isUploadFilesRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadFilesRequest) Reset() {
+	*x = UploadFilesRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadFilesRequest) ProtoMessage() {}
+
+func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
+func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest) GetStart() *UploadFilesStart {
+	if x != nil {
+		if x, ok := x.Message.(*UploadFilesRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *UploadFilesRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*UploadFilesRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isUploadFilesRequest_Message interface {
+	isUploadFilesRequest_Message()
+}
+
+type UploadFilesRequest_Start struct {
+	// The first message, and only that.
+	Start *UploadFilesStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type UploadFilesRequest_Data struct {
+	// A tar stream, cut anywhere.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*UploadFilesRequest_Start) isUploadFilesRequest_Message() {}
+
+func (*UploadFilesRequest_Data) isUploadFilesRequest_Message() {}
+
+type UploadFilesStart struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// The directory to unpack in; made when it is missing.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Who owns what is unpacked, as CreateExecRequest.user; omitted: as whom an exec would run.
+	Owner         string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadFilesStart) Reset() {
+	*x = UploadFilesStart{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadFilesStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadFilesStart) ProtoMessage() {}
+
+func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadFilesStart.ProtoReflect.Descriptor instead.
+func (*UploadFilesStart) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *UploadFilesStart) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *UploadFilesStart) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *UploadFilesStart) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+type UploadFilesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Files         uint64                 `protobuf:"varint,1,opt,name=files,proto3" json:"files,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UploadFilesResponse) Reset() {
+	*x = UploadFilesResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UploadFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UploadFilesResponse) ProtoMessage() {}
+
+func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
+func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *UploadFilesResponse) GetFiles() uint64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *UploadFilesResponse) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+type DownloadFilesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// A file or directory; names in the tar stream begin with its last part.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadFilesRequest) Reset() {
+	*x = DownloadFilesRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadFilesRequest) ProtoMessage() {}
+
+func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
+func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *DownloadFilesRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *DownloadFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type DownloadFilesChunk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a tar stream, cut anywhere.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadFilesChunk) Reset() {
+	*x = DownloadFilesChunk{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadFilesChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadFilesChunk) ProtoMessage() {}
+
+func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadFilesChunk.ProtoReflect.Descriptor instead.
+func (*DownloadFilesChunk) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *DownloadFilesChunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type FileInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Absolute, in the sandbox.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// "file", "directory", "symlink" or "other".
+	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	Size uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// Permission, setuid, setgid and sticky bits, as chmod counts them.
+	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	LinkTarget    string                 `protobuf:"bytes,6,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"`
+	Uid           uint32                 `protobuf:"varint,7,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid           uint32                 `protobuf:"varint,8,opt,name=gid,proto3" json:"gid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileInfo) Reset() {
+	*x = FileInfo{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileInfo) ProtoMessage() {}
+
+func (x *FileInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
+func (*FileInfo) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *FileInfo) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileInfo) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *FileInfo) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *FileInfo) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *FileInfo) GetModifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedAt
+	}
+	return nil
+}
+
+func (x *FileInfo) GetLinkTarget() string {
+	if x != nil {
+		return x.LinkTarget
+	}
+	return ""
+}
+
+func (x *FileInfo) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *FileInfo) GetGid() uint32 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
+type StatFileRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// A symlink at its end is not followed.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatFileRequest) Reset() {
+	*x = StatFileRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatFileRequest) ProtoMessage() {}
+
+func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatFileRequest.ProtoReflect.Descriptor instead.
+func (*StatFileRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *StatFileRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *StatFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type StatFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatFileResponse) Reset() {
+	*x = StatFileResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatFileResponse) ProtoMessage() {}
+
+func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatFileResponse.ProtoReflect.Descriptor instead.
+func (*StatFileResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *StatFileResponse) GetFile() *FileInfo {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+type ListFilesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// A directory.
+	Path      string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// At most so many; 0: 10000.
+	Limit         uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesRequest) Reset() {
+	*x = ListFilesRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesRequest) ProtoMessage() {}
+
+func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
+func (*ListFilesRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *ListFilesRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ListFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ListFilesRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+func (x *ListFilesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By path.
+	Files []*FileInfo `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	// There are more.
+	Truncated     bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesResponse) Reset() {
+	*x = ListFilesResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesResponse) ProtoMessage() {}
+
+func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
+func (*ListFilesResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *ListFilesResponse) GetFiles() []*FileInfo {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ListFilesResponse) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+type RemoveFileRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Also a directory that is not empty.
+	Recursive     bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveFileRequest) Reset() {
+	*x = RemoveFileRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveFileRequest) ProtoMessage() {}
+
+func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
+func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *RemoveFileRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *RemoveFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *RemoveFileRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+type RemoveFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveFileResponse) Reset() {
+	*x = RemoveFileResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveFileResponse) ProtoMessage() {}
+
+func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
+func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
+}
+
+type WatchFilesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// A file or directory that exists.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive     bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchFilesRequest) Reset() {
+	*x = WatchFilesRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchFilesRequest) ProtoMessage() {}
+
+func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
+func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *WatchFilesRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+// The first message of a watch has the kind "watching": what happens after it is told.
+type FileEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "created", "modified" (after a writer has closed it), "removed", "renamed" (path is the new name), "attributes",
+	// or "overflow": events were lost, look again.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// With "renamed", when the old name was watched too.
+	OldPath       string `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
+	Directory     bool   `protobuf:"varint,4,opt,name=directory,proto3" json:"directory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileEvent) Reset() {
+	*x = FileEvent{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileEvent) ProtoMessage() {}
+
+func (x *FileEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
+func (*FileEvent) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *FileEvent) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FileEvent) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileEvent) GetOldPath() string {
+	if x != nil {
+		return x.OldPath
+	}
+	return ""
+}
+
+func (x *FileEvent) GetDirectory() bool {
+	if x != nil {
+		return x.Directory
+	}
+	return false
+}
+
+type Snapshot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As a sandbox_id.
+	SnapshotId string `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	// What it was made from.
+	SandboxId string                 `protobuf:"bytes,2,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Labels    map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Bytes of all its layers, those that it shares included.
+	SizeBytes uint64 `protobuf:"varint,5,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// The engine's name of it.
+	Image string      `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
+	Spec  *CreateSpec `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
+	// It belongs to a fork, and goes with that.
+	Fork          bool `protobuf:"varint,8,opt,name=fork,proto3" json:"fork,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Snapshot) Reset() {
+	*x = Snapshot{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Snapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Snapshot) ProtoMessage() {}
+
+func (x *Snapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
+func (*Snapshot) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *Snapshot) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *Snapshot) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *Snapshot) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Snapshot) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Snapshot) GetSizeBytes() uint64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *Snapshot) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *Snapshot) GetSpec() *CreateSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *Snapshot) GetFork() bool {
+	if x != nil {
+		return x.Fork
+	}
+	return false
+}
+
+type SnapshotSandboxRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Omitted: a UUID v4.
+	SnapshotId    string            `protobuf:"bytes,2,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotSandboxRequest) Reset() {
+	*x = SnapshotSandboxRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotSandboxRequest) ProtoMessage() {}
+
+func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotSandboxRequest.ProtoReflect.Descriptor instead.
+func (*SnapshotSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *SnapshotSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *SnapshotSandboxRequest) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *SnapshotSandboxRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+type SnapshotSandboxResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot      *Snapshot              `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotSandboxResponse) Reset() {
+	*x = SnapshotSandboxResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotSandboxResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotSandboxResponse) ProtoMessage() {}
+
+func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotSandboxResponse.ProtoReflect.Descriptor instead.
+func (*SnapshotSandboxResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *SnapshotSandboxResponse) GetSnapshot() *Snapshot {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+type ListSnapshotsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LabelSelector map[string]string      `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Only those of this sandbox; omitted: of all.
+	SandboxId     string `protobuf:"bytes,2,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSnapshotsRequest) Reset() {
+	*x = ListSnapshotsRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSnapshotsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSnapshotsRequest) ProtoMessage() {}
+
+func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
+func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *ListSnapshotsRequest) GetLabelSelector() map[string]string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return nil
+}
+
+func (x *ListSnapshotsRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+// Newest first.
+type ListSnapshotsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshots     []*Snapshot            `protobuf:"bytes,1,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSnapshotsResponse) Reset() {
+	*x = ListSnapshotsResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSnapshotsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSnapshotsResponse) ProtoMessage() {}
+
+func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
+func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+type DeleteSnapshotRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId    string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSnapshotRequest) Reset() {
+	*x = DeleteSnapshotRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSnapshotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSnapshotRequest) ProtoMessage() {}
+
+func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *DeleteSnapshotRequest) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+type DeleteSnapshotResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSnapshotResponse) Reset() {
+	*x = DeleteSnapshotResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSnapshotResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSnapshotResponse) ProtoMessage() {}
+
+func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
+}
+
+type ForkSandboxRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Of the fork, as in CreateSandboxRequest.
+	ForkId string `protobuf:"bytes,2,opt,name=fork_id,json=forkId,proto3" json:"fork_id,omitempty"`
+	// Overrides the other sandbox's spec. Its lease is not taken over, nor are its published host ports.
+	CreateSpec    *CreateSpec `protobuf:"bytes,3,opt,name=create_spec,json=createSpec,proto3" json:"create_spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForkSandboxRequest) Reset() {
+	*x = ForkSandboxRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForkSandboxRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForkSandboxRequest) ProtoMessage() {}
+
+func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForkSandboxRequest.ProtoReflect.Descriptor instead.
+func (*ForkSandboxRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *ForkSandboxRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ForkSandboxRequest) GetForkId() string {
+	if x != nil {
+		return x.ForkId
+	}
+	return ""
+}
+
+func (x *ForkSandboxRequest) GetCreateSpec() *CreateSpec {
+	if x != nil {
+		return x.CreateSpec
+	}
+	return nil
+}
+
+type StopSandboxesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Must not be empty.
+	LabelSelector map[string]string    `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	States        []SandboxState       `protobuf:"varint,2,rep,packed,name=states,proto3,enum=agbox.v1.SandboxState" json:"states,omitempty"`
+	Force         bool                 `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	Grace         *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopSandboxesRequest) Reset() {
+	*x = StopSandboxesRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopSandboxesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopSandboxesRequest) ProtoMessage() {}
+
+func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopSandboxesRequest.ProtoReflect.Descriptor instead.
+func (*StopSandboxesRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *StopSandboxesRequest) GetLabelSelector() map[string]string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return nil
+}
+
+func (x *StopSandboxesRequest) GetStates() []SandboxState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *StopSandboxesRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *StopSandboxesRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+type StopSandboxesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxIds    []string               `protobuf:"bytes,1,rep,name=sandbox_ids,json=sandboxIds,proto3" json:"sandbox_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopSandboxesResponse) Reset() {
+	*x = StopSandboxesResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopSandboxesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopSandboxesResponse) ProtoMessage() {}
+
+func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopSandboxesResponse.ProtoReflect.Descriptor instead.
+func (*StopSandboxesResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *StopSandboxesResponse) GetSandboxIds() []string {
+	if x != nil {
+		return x.SandboxIds
+	}
+	return nil
+}
+
+type ResumeSandboxesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Must not be empty.
+	LabelSelector map[string]string `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	States        []SandboxState    `protobuf:"varint,2,rep,packed,name=states,proto3,enum=agbox.v1.SandboxState" json:"states,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeSandboxesRequest) Reset() {
+	*x = ResumeSandboxesRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeSandboxesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeSandboxesRequest) ProtoMessage() {}
+
+func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeSandboxesRequest.ProtoReflect.Descriptor instead.
+func (*ResumeSandboxesRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *ResumeSandboxesRequest) GetLabelSelector() map[string]string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return nil
+}
+
+func (x *ResumeSandboxesRequest) GetStates() []SandboxState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+type ResumeSandboxesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxIds    []string               `protobuf:"bytes,1,rep,name=sandbox_ids,json=sandboxIds,proto3" json:"sandbox_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeSandboxesResponse) Reset() {
+	*x = ResumeSandboxesResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeSandboxesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeSandboxesResponse) ProtoMessage() {}
+
+func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeSandboxesResponse.ProtoReflect.Descriptor instead.
+func (*ResumeSandboxesResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *ResumeSandboxesResponse) GetSandboxIds() []string {
+	if x != nil {
+		return x.SandboxIds
+	}
+	return nil
+}
+
+type PruneRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only with these labels; none: all.
+	LabelSelector map[string]string `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Sandboxes in these states; none: STOPPED and FAILED.
+	States []SandboxState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=agbox.v1.SandboxState" json:"states,omitempty"`
+	// Whose state, and snapshots whose creation, is at least so old.
+	OlderThan *durationpb.Duration `protobuf:"bytes,3,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"`
+	// Also snapshots that no sandbox was made from.
+	Snapshots bool `protobuf:"varint,4,opt,name=snapshots,proto3" json:"snapshots,omitempty"`
+	// Tells what would go, and changes nothing.
+	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneRequest) Reset() {
+	*x = PruneRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneRequest) ProtoMessage() {}
+
+func (x *PruneRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
+func (*PruneRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *PruneRequest) GetLabelSelector() map[string]string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return nil
+}
+
+func (x *PruneRequest) GetStates() []SandboxState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *PruneRequest) GetOlderThan() *durationpb.Duration {
+	if x != nil {
+		return x.OlderThan
+	}
+	return nil
+}
+
+func (x *PruneRequest) GetSnapshots() bool {
+	if x != nil {
+		return x.Snapshots
+	}
+	return false
+}
+
+func (x *PruneRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type PruneResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxIds    []string               `protobuf:"bytes,1,rep,name=sandbox_ids,json=sandboxIds,proto3" json:"sandbox_ids,omitempty"`
+	SnapshotIds   []string               `protobuf:"bytes,2,rep,name=snapshot_ids,json=snapshotIds,proto3" json:"snapshot_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PruneResponse) Reset() {
+	*x = PruneResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PruneResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PruneResponse) ProtoMessage() {}
+
+func (x *PruneResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
+func (*PruneResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *PruneResponse) GetSandboxIds() []string {
+	if x != nil {
+		return x.SandboxIds
+	}
+	return nil
+}
+
+func (x *PruneResponse) GetSnapshotIds() []string {
+	if x != nil {
+		return x.SnapshotIds
+	}
+	return nil
+}
+
+type WatchStatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LabelSelector map[string]string      `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Between two readings of a sandbox, at least 100 ms; unset: 1 s.
+	Interval      *durationpb.Duration `protobuf:"bytes,2,opt,name=interval,proto3" json:"interval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchStatsRequest) Reset() {
+	*x = WatchStatsRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchStatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchStatsRequest) ProtoMessage() {}
+
+func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
+func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
+	if x != nil {
+		return x.LabelSelector
+	}
+	return nil
+}
+
+func (x *WatchStatsRequest) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+type SandboxStats struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// As in GetStatsResponse.
+	Containers    []*ContainerStats `protobuf:"bytes,2,rep,name=containers,proto3" json:"containers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxStats) Reset() {
+	*x = SandboxStats{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxStats) ProtoMessage() {}
+
+func (x *SandboxStats) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
+func (*SandboxStats) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *SandboxStats) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *SandboxStats) GetContainers() []*ContainerStats {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
 var File_agbox_v1_agbox_proto protoreflect.FileDescriptor
 
 const file_agbox_v1_agbox_proto_rawDesc = "" +
@@ -4633,7 +7305,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x12NetworkDestination\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x1a\n" +
-	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\x90\v\n" +
+	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\x8f\f\n" +
 	"\n" +
 	"CreateSpec\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12+\n" +
@@ -4671,7 +7343,10 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\fmax_duration\x18S \x01(\v2\x19.google.protobuf.DurationR\vmaxDuration\x12\x1b\n" +
 	"\ton_expiry\x18T \x01(\tR\bonExpiry\x12\x17\n" +
 	"\aon_idle\x18U \x01(\tR\x06onIdle\x12$\n" +
-	"\x0eon_command_end\x18R \x01(\tR\fonCommandEnd\x1a9\n" +
+	"\x0eon_command_end\x18R \x01(\tR\fonCommandEnd\x12\x12\n" +
+	"\x04lazy\x18V \x01(\bR\x04lazy\x12)\n" +
+	"\x05lease\x18W \x01(\v2\x13.agbox.v1.LeaseSpecR\x05lease\x12>\n" +
+	"\x0erestart_policy\x18X \x01(\v2\x17.agbox.v1.RestartPolicyR\rrestartPolicy\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a7\n" +
@@ -4680,7 +7355,14 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a=\n" +
 	"\x0fExtraHostsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x86\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
+	"\tLeaseSpec\x12/\n" +
+	"\x05grace\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x15\n" +
+	"\x06on_end\x18\x02 \x01(\tR\x05onEnd\"{\n" +
+	"\rRestartPolicy\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12!\n" +
+	"\fmax_restarts\x18\x02 \x01(\rR\vmaxRestarts\x123\n" +
+	"\abackoff\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackoff\"\xe2\x06\n" +
 	"\rSandboxHandle\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12,\n" +
@@ -4700,7 +7382,9 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x05ports\x18@ \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\x129\n" +
 	"\n" +
 	"expires_at\x18A \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
-	"\aidle_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\x06idleAt\x1a9\n" +
+	"\aidle_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\x06idleAt\x12>\n" +
+	"\rlease_ends_at\x18C \x01(\v2\x1a.google.protobuf.TimestampR\vleaseEndsAt\x12\x1a\n" +
+	"\brestarts\x18D \x01(\rR\brestarts\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
@@ -4708,7 +7392,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0econtainer_port\x18\x01 \x01(\rR\rcontainerPort\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x17\n" +
 	"\ahost_ip\x18\x03 \x01(\tR\x06hostIp\x12\x1a\n" +
-	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\x81\x04\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\xd8\x04\n" +
 	"\x13SandboxPhaseDetails\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1d\n" +
 	"\n" +
@@ -4727,7 +7411,10 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"drainUntil\x129\n" +
 	"\n" +
 	"expires_at\x18G \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x124\n" +
-	"\bidle_ttl\x18H \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\"\x80\x02\n" +
+	"\bidle_ttl\x18H \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x12\x1a\n" +
+	"\brestarts\x18I \x01(\rR\brestarts\x129\n" +
+	"\n" +
+	"restart_at\x18J \x01(\v2\x1a.google.protobuf.TimestampR\trestartAt\"\x80\x02\n" +
 	"\x13CommandEventDetails\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1d\n" +
@@ -4782,7 +7469,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	" \x01(\v2\x1a.agbox.v1.ExecEventDetailsH\x00R\x04exec\x129\n" +
 	"\aservice\x18\v \x01(\v2\x1d.agbox.v1.ServiceEventDetailsH\x00R\aservice\x129\n" +
 	"\acommand\x18@ \x01(\v2\x1d.agbox.v1.CommandEventDetailsH\x00R\acommandB\t\n" +
-	"\adetails\"\xbc\x05\n" +
+	"\adetails\"\xe4\x05\n" +
 	"\n" +
 	"ExecStatus\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1d\n" +
@@ -4803,27 +7490,32 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"error_code\x18C \x01(\tR\terrorCode\x125\n" +
 	"\tresources\x18F \x01(\v2\x17.agbox.v1.ExecResourcesR\tresources\x12&\n" +
 	"\x0fstdout_log_path\x18D \x01(\tR\rstdoutLogPath\x12&\n" +
-	"\x0fstderr_log_path\x18E \x01(\tR\rstderrLogPath\x1a?\n" +
+	"\x0fstderr_log_path\x18E \x01(\tR\rstderrLogPath\x12\x14\n" +
+	"\x05stdin\x18G \x01(\bR\x05stdin\x12\x10\n" +
+	"\x03tty\x18H \x01(\bR\x03tty\x1a?\n" +
 	"\x11EnvOverridesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xae\x01\n" +
 	"\x14CreateSandboxRequest\x125\n" +
 	"\vcreate_spec\x18\x01 \x01(\v2\x14.agbox.v1.CreateSpecR\n" +
 	"createSpec\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x02 \x01(\tR\tsandboxId\x12\x1f\n" +
 	"\vconfig_yaml\x18\x03 \x01(\fR\n" +
-	"configYaml\"J\n" +
+	"configYaml\x12\x1f\n" +
+	"\vsnapshot_id\x18@ \x01(\tR\n" +
+	"snapshotId\"J\n" +
 	"\x15CreateSandboxResponse\x121\n" +
 	"\asandbox\x18\x01 \x01(\v2\x17.agbox.v1.SandboxHandleR\asandbox\"2\n" +
 	"\x11GetSandboxRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"G\n" +
 	"\x12GetSandboxResponse\x121\n" +
-	"\asandbox\x18\x01 \x01(\v2\x17.agbox.v1.SandboxHandleR\asandbox\"\xdb\x01\n" +
+	"\asandbox\x18\x01 \x01(\v2\x17.agbox.v1.SandboxHandleR\asandbox\"\x8b\x02\n" +
 	"\x14ListSandboxesRequest\x12'\n" +
 	"\x0finclude_deleted\x18\x01 \x01(\bR\x0eincludeDeleted\x12X\n" +
-	"\x0elabel_selector\x18\x02 \x03(\v21.agbox.v1.ListSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x1a@\n" +
+	"\x0elabel_selector\x18\x02 \x03(\v21.agbox.v1.ListSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x12.\n" +
+	"\x06states\x18@ \x03(\x0e2\x16.agbox.v1.SandboxStateR\x06states\x1a@\n" +
 	"\x12LabelSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"N\n" +
@@ -4839,9 +7531,10 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x05grace\x18A \x01(\v2\x19.google.protobuf.DurationR\x05grace\"5\n" +
 	"\x14DeleteSandboxRequest\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xb6\x01\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xe6\x01\n" +
 	"\x16DeleteSandboxesRequest\x12Z\n" +
-	"\x0elabel_selector\x18\x01 \x03(\v23.agbox.v1.DeleteSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x1a@\n" +
+	"\x0elabel_selector\x18\x01 \x03(\v23.agbox.v1.DeleteSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x12.\n" +
+	"\x06states\x18@ \x03(\x0e2\x16.agbox.v1.SandboxStateR\x06states\x1a@\n" +
 	"\x12LabelSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
@@ -4854,7 +7547,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12#\n" +
 	"\rfrom_sequence\x18\x02 \x01(\x04R\ffromSequence\x128\n" +
-	"\x18include_current_snapshot\x18\x03 \x01(\bR\x16includeCurrentSnapshot\"\xff\x02\n" +
+	"\x18include_current_snapshot\x18\x03 \x01(\bR\x16includeCurrentSnapshot\"\xbf\x03\n" +
 	"\x11CreateExecRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x18\n" +
@@ -4864,10 +7557,15 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\aexec_id\x18\x05 \x01(\tR\x06execId\x12\x12\n" +
 	"\x04user\x18@ \x01(\tR\x04user\x123\n" +
 	"\atimeout\x18A \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12(\n" +
-	"\x10max_output_bytes\x18B \x01(\x04R\x0emaxOutputBytes\x1a?\n" +
+	"\x10max_output_bytes\x18B \x01(\x04R\x0emaxOutputBytes\x12\x14\n" +
+	"\x05stdin\x18C \x01(\bR\x05stdin\x12(\n" +
+	"\x03tty\x18D \x01(\v2\x16.agbox.v1.TerminalSizeR\x03tty\x1a?\n" +
 	"\x11EnvOverridesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"}\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
+	"\fTerminalSize\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
+	"\acolumns\x18\x02 \x01(\rR\acolumns\"}\n" +
 	"\x12CreateExecResponse\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12&\n" +
 	"\x0fstdout_log_path\x18\x02 \x01(\tR\rstdoutLogPath\x12&\n" +
@@ -4933,13 +7631,17 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x04 \x01(\x04H\x00R\ttailBytes\x88\x01\x01\x12\x16\n" +
 	"\x06follow\x18\x05 \x01(\bR\x06followB\r\n" +
-	"\v_tail_bytes\":\n" +
+	"\v_tail_bytes\"\x8d\x01\n" +
 	"\fExecLogChunk\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\xee\x01\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x16\n" +
+	"\x06stream\x18\x03 \x01(\tR\x06stream\x129\n" +
+	"\n" +
+	"written_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\twrittenAt\"\x9e\x02\n" +
 	"\x15WatchSandboxesRequest\x12Y\n" +
 	"\x0elabel_selector\x18\x01 \x03(\v22.agbox.v1.WatchSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x128\n" +
-	"\x18include_current_snapshot\x18\x02 \x01(\bR\x16includeCurrentSnapshot\x1a@\n" +
+	"\x18include_current_snapshot\x18\x02 \x01(\bR\x16includeCurrentSnapshot\x12.\n" +
+	"\x06states\x18\x03 \x03(\x0e2\x16.agbox.v1.SandboxStateR\x06states\x1a@\n" +
 	"\x12LabelSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"0\n" +
@@ -4979,7 +7681,201 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\rsubnets_total\x18\f \x01(\rR\fsubnetsTotal\x1a<\n" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01*\x83\x02\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"3\n" +
+	"\x12HoldSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"H\n" +
+	"\x13HoldSandboxResponse\x121\n" +
+	"\asandbox\x18\x01 \x01(\v2\x17.agbox.v1.SandboxHandleR\asandbox\"5\n" +
+	"\x14DetachSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xbe\x01\n" +
+	"\x11AttachExecRequest\x121\n" +
+	"\x05start\x18\x01 \x01(\v2\x19.agbox.v1.AttachExecStartH\x00R\x05start\x12\x16\n" +
+	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12!\n" +
+	"\vclose_stdin\x18\x03 \x01(\bH\x00R\n" +
+	"closeStdin\x120\n" +
+	"\x06resize\x18\x04 \x01(\v2\x16.agbox.v1.TerminalSizeH\x00R\x06resizeB\t\n" +
+	"\amessage\"\xbf\x01\n" +
+	"\x0fAttachExecStart\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12(\n" +
+	"\rstdout_offset\x18\x02 \x01(\x04H\x00R\fstdoutOffset\x88\x01\x01\x12(\n" +
+	"\rstderr_offset\x18\x03 \x01(\x04H\x01R\fstderrOffset\x88\x01\x01\x12\x1b\n" +
+	"\tno_output\x18\x04 \x01(\bR\bnoOutputB\x10\n" +
+	"\x0e_stdout_offsetB\x10\n" +
+	"\x0e_stderr_offset\"\x88\x02\n" +
+	"\x12AttachExecResponse\x122\n" +
+	"\battached\x18\x01 \x01(\v2\x14.agbox.v1.ExecStatusH\x00R\battached\x120\n" +
+	"\x06stdout\x18\x02 \x01(\v2\x16.agbox.v1.ExecLogChunkH\x00R\x06stdout\x120\n" +
+	"\x06stderr\x18\x03 \x01(\v2\x16.agbox.v1.ExecLogChunkH\x00R\x06stderr\x12,\n" +
+	"\x05ended\x18\x04 \x01(\v2\x14.agbox.v1.ExecStatusH\x00R\x05ended\x12!\n" +
+	"\vstdin_taken\x18\x05 \x01(\x04H\x00R\n" +
+	"stdinTakenB\t\n" +
+	"\amessage\"\xbc\x01\n" +
+	"\x15ReadSandboxLogRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12!\n" +
+	"\fservice_name\x18\x03 \x01(\tR\vserviceName\x12\"\n" +
+	"\n" +
+	"tail_bytes\x18\x04 \x01(\x04H\x00R\ttailBytes\x88\x01\x01\x12\x16\n" +
+	"\x06follow\x18\x05 \x01(\bR\x06followB\r\n" +
+	"\v_tail_bytes\"=\n" +
+	"\x0fSandboxLogChunk\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
+	"\x06stream\x18\x02 \x01(\tR\x06stream\"i\n" +
+	"\x12UploadFilesRequest\x122\n" +
+	"\x05start\x18\x01 \x01(\v2\x1a.agbox.v1.UploadFilesStartH\x00R\x05start\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\t\n" +
+	"\amessage\"[\n" +
+	"\x10UploadFilesStart\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\"A\n" +
+	"\x13UploadFilesResponse\x12\x14\n" +
+	"\x05files\x18\x01 \x01(\x04R\x05files\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"I\n" +
+	"\x14DownloadFilesRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"(\n" +
+	"\x12DownloadFilesChunk\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xdc\x01\n" +
+	"\bFileInfo\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x04R\x04size\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\rR\x04mode\x12;\n" +
+	"\vmodified_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifiedAt\x12\x1f\n" +
+	"\vlink_target\x18\x06 \x01(\tR\n" +
+	"linkTarget\x12\x10\n" +
+	"\x03uid\x18\a \x01(\rR\x03uid\x12\x10\n" +
+	"\x03gid\x18\b \x01(\rR\x03gid\"D\n" +
+	"\x0fStatFileRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\":\n" +
+	"\x10StatFileResponse\x12&\n" +
+	"\x04file\x18\x01 \x01(\v2\x12.agbox.v1.FileInfoR\x04file\"y\n" +
+	"\x10ListFilesRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"[\n" +
+	"\x11ListFilesResponse\x12(\n" +
+	"\x05files\x18\x01 \x03(\v2\x12.agbox.v1.FileInfoR\x05files\x12\x1c\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"d\n" +
+	"\x11RemoveFileRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\"\x14\n" +
+	"\x12RemoveFileResponse\"d\n" +
+	"\x11WatchFilesRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\"l\n" +
+	"\tFileEvent\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
+	"\bold_path\x18\x03 \x01(\tR\aoldPath\x12\x1c\n" +
+	"\tdirectory\x18\x04 \x01(\bR\tdirectory\"\xeb\x02\n" +
+	"\bSnapshot\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x02 \x01(\tR\tsandboxId\x126\n" +
+	"\x06labels\x18\x03 \x03(\v2\x1e.agbox.v1.Snapshot.LabelsEntryR\x06labels\x129\n" +
+	"\n" +
+	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x05 \x01(\x04R\tsizeBytes\x12\x14\n" +
+	"\x05image\x18\x06 \x01(\tR\x05image\x12(\n" +
+	"\x04spec\x18\a \x01(\v2\x14.agbox.v1.CreateSpecR\x04spec\x12\x12\n" +
+	"\x04fork\x18\b \x01(\bR\x04fork\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x01\n" +
+	"\x16SnapshotSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1f\n" +
+	"\vsnapshot_id\x18\x02 \x01(\tR\n" +
+	"snapshotId\x12D\n" +
+	"\x06labels\x18\x03 \x03(\v2,.agbox.v1.SnapshotSandboxRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
+	"\x17SnapshotSandboxResponse\x12.\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x12.agbox.v1.SnapshotR\bsnapshot\"\xd1\x01\n" +
+	"\x14ListSnapshotsRequest\x12X\n" +
+	"\x0elabel_selector\x18\x01 \x03(\v21.agbox.v1.ListSnapshotsRequest.LabelSelectorEntryR\rlabelSelector\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x02 \x01(\tR\tsandboxId\x1a@\n" +
+	"\x12LabelSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
+	"\x15ListSnapshotsResponse\x120\n" +
+	"\tsnapshots\x18\x01 \x03(\v2\x12.agbox.v1.SnapshotR\tsnapshots\"8\n" +
+	"\x15DeleteSnapshotRequest\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId\"\x18\n" +
+	"\x16DeleteSnapshotResponse\"\x83\x01\n" +
+	"\x12ForkSandboxRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x17\n" +
+	"\afork_id\x18\x02 \x01(\tR\x06forkId\x125\n" +
+	"\vcreate_spec\x18\x03 \x01(\v2\x14.agbox.v1.CreateSpecR\n" +
+	"createSpec\"\xa9\x02\n" +
+	"\x14StopSandboxesRequest\x12X\n" +
+	"\x0elabel_selector\x18\x01 \x03(\v21.agbox.v1.StopSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x12.\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x16.agbox.v1.SandboxStateR\x06states\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x1a@\n" +
+	"\x12LabelSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"8\n" +
+	"\x15StopSandboxesResponse\x12\x1f\n" +
+	"\vsandbox_ids\x18\x01 \x03(\tR\n" +
+	"sandboxIds\"\xe6\x01\n" +
+	"\x16ResumeSandboxesRequest\x12Z\n" +
+	"\x0elabel_selector\x18\x01 \x03(\v23.agbox.v1.ResumeSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x12.\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x16.agbox.v1.SandboxStateR\x06states\x1a@\n" +
+	"\x12LabelSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\":\n" +
+	"\x17ResumeSandboxesResponse\x12\x1f\n" +
+	"\vsandbox_ids\x18\x01 \x03(\tR\n" +
+	"sandboxIds\"\xc3\x02\n" +
+	"\fPruneRequest\x12P\n" +
+	"\x0elabel_selector\x18\x01 \x03(\v2).agbox.v1.PruneRequest.LabelSelectorEntryR\rlabelSelector\x12.\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x16.agbox.v1.SandboxStateR\x06states\x128\n" +
+	"\n" +
+	"older_than\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\tolderThan\x12\x1c\n" +
+	"\tsnapshots\x18\x04 \x01(\bR\tsnapshots\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x1a@\n" +
+	"\x12LabelSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"S\n" +
+	"\rPruneResponse\x12\x1f\n" +
+	"\vsandbox_ids\x18\x01 \x03(\tR\n" +
+	"sandboxIds\x12!\n" +
+	"\fsnapshot_ids\x18\x02 \x03(\tR\vsnapshotIds\"\xe3\x01\n" +
+	"\x11WatchStatsRequest\x12U\n" +
+	"\x0elabel_selector\x18\x01 \x03(\v2..agbox.v1.WatchStatsRequest.LabelSelectorEntryR\rlabelSelector\x125\n" +
+	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\binterval\x1a@\n" +
+	"\x12LabelSelectorEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"g\n" +
+	"\fSandboxStats\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x128\n" +
+	"\n" +
+	"containers\x18\x02 \x03(\v2\x18.agbox.v1.ContainerStatsR\n" +
+	"containers*\x9e\x02\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15SANDBOX_STATE_PENDING\x10\x01\x12\x17\n" +
@@ -4989,7 +7885,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x16SANDBOX_STATE_DELETING\x10\x05\x12\x19\n" +
 	"\x15SANDBOX_STATE_DELETED\x10\x06\x12\x18\n" +
 	"\x14SANDBOX_STATE_PAUSED\x10@\x12\x1a\n" +
-	"\x16SANDBOX_STATE_DRAINING\x10A*\x94\x04\n" +
+	"\x16SANDBOX_STATE_DRAINING\x10A\x12\x19\n" +
+	"\x15SANDBOX_STATE_DORMANT\x10B*\xd7\x04\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SANDBOX_ACCEPTED\x10\x01\x12\x15\n" +
@@ -5013,13 +7910,16 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x19SANDBOX_UNPAUSE_REQUESTED\x10C\x12\x14\n" +
 	"\x10SANDBOX_UNPAUSED\x10D\x12\x1b\n" +
 	"\x17SANDBOX_DRAIN_REQUESTED\x10E\x12\x14\n" +
-	"\x10SANDBOX_EXTENDED\x10F*\x89\x01\n" +
+	"\x10SANDBOX_EXTENDED\x10F\x12\x13\n" +
+	"\x0fSANDBOX_DORMANT\x10G\x12\x16\n" +
+	"\x12SANDBOX_RESTARTING\x10H\x12\x14\n" +
+	"\x10SANDBOX_DETACHED\x10I*\x89\x01\n" +
 	"\tExecState\x12\x1a\n" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_RUNNING\x10\x01\x12\x17\n" +
 	"\x13EXEC_STATE_FINISHED\x10\x02\x12\x15\n" +
 	"\x11EXEC_STATE_FAILED\x10\x03\x12\x18\n" +
-	"\x14EXEC_STATE_CANCELLED\x10\x042\xd5\x0e\n" +
+	"\x14EXEC_STATE_CANCELLED\x10\x042\xb6\x19\n" +
 	"\x0eSandboxService\x125\n" +
 	"\x04Ping\x12\x15.agbox.v1.PingRequest\x1a\x16.agbox.v1.PingResponse\x12P\n" +
 	"\rCreateSandbox\x12\x1e.agbox.v1.CreateSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12G\n" +
@@ -5049,7 +7949,29 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\vReadExecLog\x12\x1c.agbox.v1.ReadExecLogRequest\x1a\x16.agbox.v1.ExecLogChunk0\x01\x12K\n" +
 	"\x0eWatchSandboxes\x12\x1f.agbox.v1.WatchSandboxesRequest\x1a\x16.agbox.v1.SandboxEvent0\x01\x12A\n" +
 	"\bGetStats\x12\x19.agbox.v1.GetStatsRequest\x1a\x1a.agbox.v1.GetStatsResponse\x125\n" +
-	"\x04Info\x12\x15.agbox.v1.InfoRequest\x1a\x16.agbox.v1.InfoResponseB3Z1github.com/agbox-dev/agbox/proto/agbox/v1;agboxv1b\x06proto3"
+	"\x04Info\x12\x15.agbox.v1.InfoRequest\x1a\x16.agbox.v1.InfoResponse\x12L\n" +
+	"\vHoldSandbox\x12\x1c.agbox.v1.HoldSandboxRequest\x1a\x1d.agbox.v1.HoldSandboxResponse0\x01\x12K\n" +
+	"\rDetachSandbox\x12\x1e.agbox.v1.DetachSandboxRequest\x1a\x1a.agbox.v1.AcceptedResponse\x12K\n" +
+	"\n" +
+	"AttachExec\x12\x1b.agbox.v1.AttachExecRequest\x1a\x1c.agbox.v1.AttachExecResponse(\x010\x01\x12N\n" +
+	"\x0eReadSandboxLog\x12\x1f.agbox.v1.ReadSandboxLogRequest\x1a\x19.agbox.v1.SandboxLogChunk0\x01\x12L\n" +
+	"\vUploadFiles\x12\x1c.agbox.v1.UploadFilesRequest\x1a\x1d.agbox.v1.UploadFilesResponse(\x01\x12O\n" +
+	"\rDownloadFiles\x12\x1e.agbox.v1.DownloadFilesRequest\x1a\x1c.agbox.v1.DownloadFilesChunk0\x01\x12A\n" +
+	"\bStatFile\x12\x19.agbox.v1.StatFileRequest\x1a\x1a.agbox.v1.StatFileResponse\x12D\n" +
+	"\tListFiles\x12\x1a.agbox.v1.ListFilesRequest\x1a\x1b.agbox.v1.ListFilesResponse\x12G\n" +
+	"\n" +
+	"RemoveFile\x12\x1b.agbox.v1.RemoveFileRequest\x1a\x1c.agbox.v1.RemoveFileResponse\x12@\n" +
+	"\n" +
+	"WatchFiles\x12\x1b.agbox.v1.WatchFilesRequest\x1a\x13.agbox.v1.FileEvent0\x01\x12V\n" +
+	"\x0fSnapshotSandbox\x12 .agbox.v1.SnapshotSandboxRequest\x1a!.agbox.v1.SnapshotSandboxResponse\x12P\n" +
+	"\rListSnapshots\x12\x1e.agbox.v1.ListSnapshotsRequest\x1a\x1f.agbox.v1.ListSnapshotsResponse\x12S\n" +
+	"\x0eDeleteSnapshot\x12\x1f.agbox.v1.DeleteSnapshotRequest\x1a .agbox.v1.DeleteSnapshotResponse\x12L\n" +
+	"\vForkSandbox\x12\x1c.agbox.v1.ForkSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12P\n" +
+	"\rStopSandboxes\x12\x1e.agbox.v1.StopSandboxesRequest\x1a\x1f.agbox.v1.StopSandboxesResponse\x12V\n" +
+	"\x0fResumeSandboxes\x12 .agbox.v1.ResumeSandboxesRequest\x1a!.agbox.v1.ResumeSandboxesResponse\x128\n" +
+	"\x05Prune\x12\x16.agbox.v1.PruneRequest\x1a\x17.agbox.v1.PruneResponse\x12C\n" +
+	"\n" +
+	"WatchStats\x12\x1b.agbox.v1.WatchStatsRequest\x1a\x16.agbox.v1.SandboxStats0\x01B3Z1github.com/agbox-dev/agbox/proto/agbox/v1;agboxv1b\x06proto3"
 
 var (
 	file_agbox_v1_agbox_proto_rawDescOnce sync.Once
@@ -5064,7 +7986,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 119)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -5080,75 +8002,123 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*NetworkSpec)(nil),                   // 11: agbox.v1.NetworkSpec
 	(*NetworkDestination)(nil),            // 12: agbox.v1.NetworkDestination
 	(*CreateSpec)(nil),                    // 13: agbox.v1.CreateSpec
-	(*SandboxHandle)(nil),                 // 14: agbox.v1.SandboxHandle
-	(*PublishedPort)(nil),                 // 15: agbox.v1.PublishedPort
-	(*SandboxPhaseDetails)(nil),           // 16: agbox.v1.SandboxPhaseDetails
-	(*CommandEventDetails)(nil),           // 17: agbox.v1.CommandEventDetails
-	(*ExecEventDetails)(nil),              // 18: agbox.v1.ExecEventDetails
-	(*ExecResources)(nil),                 // 19: agbox.v1.ExecResources
-	(*ServiceEventDetails)(nil),           // 20: agbox.v1.ServiceEventDetails
-	(*SandboxEvent)(nil),                  // 21: agbox.v1.SandboxEvent
-	(*ExecStatus)(nil),                    // 22: agbox.v1.ExecStatus
-	(*CreateSandboxRequest)(nil),          // 23: agbox.v1.CreateSandboxRequest
-	(*CreateSandboxResponse)(nil),         // 24: agbox.v1.CreateSandboxResponse
-	(*GetSandboxRequest)(nil),             // 25: agbox.v1.GetSandboxRequest
-	(*GetSandboxResponse)(nil),            // 26: agbox.v1.GetSandboxResponse
-	(*ListSandboxesRequest)(nil),          // 27: agbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),         // 28: agbox.v1.ListSandboxesResponse
-	(*ResumeSandboxRequest)(nil),          // 29: agbox.v1.ResumeSandboxRequest
-	(*StopSandboxRequest)(nil),            // 30: agbox.v1.StopSandboxRequest
-	(*DeleteSandboxRequest)(nil),          // 31: agbox.v1.DeleteSandboxRequest
-	(*DeleteSandboxesRequest)(nil),        // 32: agbox.v1.DeleteSandboxesRequest
-	(*DeleteSandboxesResponse)(nil),       // 33: agbox.v1.DeleteSandboxesResponse
-	(*AcceptedResponse)(nil),              // 34: agbox.v1.AcceptedResponse
-	(*SubscribeSandboxEventsRequest)(nil), // 35: agbox.v1.SubscribeSandboxEventsRequest
-	(*CreateExecRequest)(nil),             // 36: agbox.v1.CreateExecRequest
-	(*CreateExecResponse)(nil),            // 37: agbox.v1.CreateExecResponse
-	(*CancelExecRequest)(nil),             // 38: agbox.v1.CancelExecRequest
-	(*GetExecRequest)(nil),                // 39: agbox.v1.GetExecRequest
-	(*GetExecResponse)(nil),               // 40: agbox.v1.GetExecResponse
-	(*ListActiveExecsRequest)(nil),        // 41: agbox.v1.ListActiveExecsRequest
-	(*ListActiveExecsResponse)(nil),       // 42: agbox.v1.ListActiveExecsResponse
-	(*PauseSandboxRequest)(nil),           // 43: agbox.v1.PauseSandboxRequest
-	(*UnpauseSandboxRequest)(nil),         // 44: agbox.v1.UnpauseSandboxRequest
-	(*DrainSandboxRequest)(nil),           // 45: agbox.v1.DrainSandboxRequest
-	(*ExtendSandboxRequest)(nil),          // 46: agbox.v1.ExtendSandboxRequest
-	(*ExtendSandboxResponse)(nil),         // 47: agbox.v1.ExtendSandboxResponse
-	(*WaitSandboxRequest)(nil),            // 48: agbox.v1.WaitSandboxRequest
-	(*WaitSandboxResponse)(nil),           // 49: agbox.v1.WaitSandboxResponse
-	(*WaitExecRequest)(nil),               // 50: agbox.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),              // 51: agbox.v1.WaitExecResponse
-	(*SignalExecRequest)(nil),             // 52: agbox.v1.SignalExecRequest
-	(*ListExecsRequest)(nil),              // 53: agbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),             // 54: agbox.v1.ListExecsResponse
-	(*ReadExecLogRequest)(nil),            // 55: agbox.v1.ReadExecLogRequest
-	(*ExecLogChunk)(nil),                  // 56: agbox.v1.ExecLogChunk
-	(*WatchSandboxesRequest)(nil),         // 57: agbox.v1.WatchSandboxesRequest
-	(*GetStatsRequest)(nil),               // 58: agbox.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),              // 59: agbox.v1.GetStatsResponse
-	(*ContainerStats)(nil),                // 60: agbox.v1.ContainerStats
-	(*InfoRequest)(nil),                   // 61: agbox.v1.InfoRequest
-	(*InfoResponse)(nil),                  // 62: agbox.v1.InfoResponse
-	nil,                                   // 63: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 64: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 65: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 66: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 67: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 68: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 69: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 70: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 71: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 72: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 73: agbox.v1.InfoResponse.SandboxesEntry
-	(*durationpb.Duration)(nil),           // 74: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 75: google.protobuf.Timestamp
+	(*LeaseSpec)(nil),                     // 14: agbox.v1.LeaseSpec
+	(*RestartPolicy)(nil),                 // 15: agbox.v1.RestartPolicy
+	(*SandboxHandle)(nil),                 // 16: agbox.v1.SandboxHandle
+	(*PublishedPort)(nil),                 // 17: agbox.v1.PublishedPort
+	(*SandboxPhaseDetails)(nil),           // 18: agbox.v1.SandboxPhaseDetails
+	(*CommandEventDetails)(nil),           // 19: agbox.v1.CommandEventDetails
+	(*ExecEventDetails)(nil),              // 20: agbox.v1.ExecEventDetails
+	(*ExecResources)(nil),                 // 21: agbox.v1.ExecResources
+	(*ServiceEventDetails)(nil),           // 22: agbox.v1.ServiceEventDetails
+	(*SandboxEvent)(nil),                  // 23: agbox.v1.SandboxEvent
+	(*ExecStatus)(nil),                    // 24: agbox.v1.ExecStatus
+	(*CreateSandboxRequest)(nil),          // 25: agbox.v1.CreateSandboxRequest
+	(*CreateSandboxResponse)(nil),         // 26: agbox.v1.CreateSandboxResponse
+	(*GetSandboxRequest)(nil),             // 27: agbox.v1.GetSandboxRequest
+	(*GetSandboxResponse)(nil),            // 28: agbox.v1.GetSandboxResponse
+	(*ListSandboxesRequest)(nil),          // 29: agbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),         // 30: agbox.v1.ListSandboxesResponse
+	(*ResumeSandboxRequest)(nil),          // 31: agbox.v1.ResumeSandboxRequest
+	(*StopSandboxRequest)(nil),            // 32: agbox.v1.StopSandboxRequest
+	(*DeleteSandboxRequest)(nil),          // 33: agbox.v1.DeleteSandboxRequest
+	(*DeleteSandboxesRequest)(nil),        // 34: agbox.v1.DeleteSandboxesRequest
+	(*DeleteSandboxesResponse)(nil),       // 35: agbox.v1.DeleteSandboxesResponse
+	(*AcceptedResponse)(nil),              // 36: agbox.v1.AcceptedResponse
+	(*SubscribeSandboxEventsRequest)(nil), // 37: agbox.v1.SubscribeSandboxEventsRequest
+	(*CreateExecRequest)(nil),             // 38: agbox.v1.CreateExecRequest
+	(*TerminalSize)(nil),                  // 39: agbox.v1.TerminalSize
+	(*CreateExecResponse)(nil),            // 40: agbox.v1.CreateExecResponse
+	(*CancelExecRequest)(nil),             // 41: agbox.v1.CancelExecRequest
+	(*GetExecRequest)(nil),                // 42: agbox.v1.GetExecRequest
+	(*GetExecResponse)(nil),               // 43: agbox.v1.GetExecResponse
+	(*ListActiveExecsRequest)(nil),        // 44: agbox.v1.ListActiveExecsRequest
+	(*ListActiveExecsResponse)(nil),       // 45: agbox.v1.ListActiveExecsResponse
+	(*PauseSandboxRequest)(nil),           // 46: agbox.v1.PauseSandboxRequest
+	(*UnpauseSandboxRequest)(nil),         // 47: agbox.v1.UnpauseSandboxRequest
+	(*DrainSandboxRequest)(nil),           // 48: agbox.v1.DrainSandboxRequest
+	(*ExtendSandboxRequest)(nil),          // 49: agbox.v1.ExtendSandboxRequest
+	(*ExtendSandboxResponse)(nil),         // 50: agbox.v1.ExtendSandboxResponse
+	(*WaitSandboxRequest)(nil),            // 51: agbox.v1.WaitSandboxRequest
+	(*WaitSandboxResponse)(nil),           // 52: agbox.v1.WaitSandboxResponse
+	(*WaitExecRequest)(nil),               // 53: agbox.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),              // 54: agbox.v1.WaitExecResponse
+	(*SignalExecRequest)(nil),             // 55: agbox.v1.SignalExecRequest
+	(*ListExecsRequest)(nil),              // 56: agbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),             // 57: agbox.v1.ListExecsResponse
+	(*ReadExecLogRequest)(nil),            // 58: agbox.v1.ReadExecLogRequest
+	(*ExecLogChunk)(nil),                  // 59: agbox.v1.ExecLogChunk
+	(*WatchSandboxesRequest)(nil),         // 60: agbox.v1.WatchSandboxesRequest
+	(*GetStatsRequest)(nil),               // 61: agbox.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),              // 62: agbox.v1.GetStatsResponse
+	(*ContainerStats)(nil),                // 63: agbox.v1.ContainerStats
+	(*InfoRequest)(nil),                   // 64: agbox.v1.InfoRequest
+	(*InfoResponse)(nil),                  // 65: agbox.v1.InfoResponse
+	(*HoldSandboxRequest)(nil),            // 66: agbox.v1.HoldSandboxRequest
+	(*HoldSandboxResponse)(nil),           // 67: agbox.v1.HoldSandboxResponse
+	(*DetachSandboxRequest)(nil),          // 68: agbox.v1.DetachSandboxRequest
+	(*AttachExecRequest)(nil),             // 69: agbox.v1.AttachExecRequest
+	(*AttachExecStart)(nil),               // 70: agbox.v1.AttachExecStart
+	(*AttachExecResponse)(nil),            // 71: agbox.v1.AttachExecResponse
+	(*ReadSandboxLogRequest)(nil),         // 72: agbox.v1.ReadSandboxLogRequest
+	(*SandboxLogChunk)(nil),               // 73: agbox.v1.SandboxLogChunk
+	(*UploadFilesRequest)(nil),            // 74: agbox.v1.UploadFilesRequest
+	(*UploadFilesStart)(nil),              // 75: agbox.v1.UploadFilesStart
+	(*UploadFilesResponse)(nil),           // 76: agbox.v1.UploadFilesResponse
+	(*DownloadFilesRequest)(nil),          // 77: agbox.v1.DownloadFilesRequest
+	(*DownloadFilesChunk)(nil),            // 78: agbox.v1.DownloadFilesChunk
+	(*FileInfo)(nil),                      // 79: agbox.v1.FileInfo
+	(*StatFileRequest)(nil),               // 80: agbox.v1.StatFileRequest
+	(*StatFileResponse)(nil),              // 81: agbox.v1.StatFileResponse
+	(*ListFilesRequest)(nil),              // 82: agbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),             // 83: agbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),             // 84: agbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),            // 85: agbox.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),             // 86: agbox.v1.WatchFilesRequest
+	(*FileEvent)(nil),                     // 87: agbox.v1.FileEvent
+	(*Snapshot)(nil),                      // 88: agbox.v1.Snapshot
+	(*SnapshotSandboxRequest)(nil),        // 89: agbox.v1.SnapshotSandboxRequest
+	(*SnapshotSandboxResponse)(nil),       // 90: agbox.v1.SnapshotSandboxResponse
+	(*ListSnapshotsRequest)(nil),          // 91: agbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),         // 92: agbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),         // 93: agbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),        // 94: agbox.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),            // 95: agbox.v1.ForkSandboxRequest
+	(*StopSandboxesRequest)(nil),          // 96: agbox.v1.StopSandboxesRequest
+	(*StopSandboxesResponse)(nil),         // 97: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 98: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 99: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 100: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 101: agbox.v1.PruneResponse
+	(*WatchStatsRequest)(nil),             // 102: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 103: agbox.v1.SandboxStats
+	nil,                                   // 104: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 105: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 106: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 107: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 108: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 109: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 110: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 111: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 112: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 113: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 114: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 115: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 116: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 117: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 118: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 119: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 120: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 121: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 122: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 123: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
-	74,  // 0: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	74,  // 1: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	74,  // 2: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	74,  // 3: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	63,  // 4: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	122, // 0: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	122, // 1: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	122, // 2: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	122, // 3: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	104, // 4: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	7,   // 5: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	9,   // 6: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	12,  // 7: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -5156,130 +8126,207 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	6,   // 9: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	8,   // 10: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	8,   // 11: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	64,  // 12: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	65,  // 13: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	74,  // 14: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	105, // 12: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	106, // 13: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	122, // 14: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	10,  // 15: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	9,   // 16: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	11,  // 17: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	66,  // 18: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	74,  // 19: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
-	0,   // 20: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
-	8,   // 21: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
-	8,   // 22: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	67,  // 23: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	75,  // 24: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	75,  // 25: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
-	15,  // 26: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	75,  // 27: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	75,  // 28: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	15,  // 29: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	74,  // 30: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	75,  // 31: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	75,  // 32: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	74,  // 33: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	75,  // 34: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	75,  // 35: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	2,   // 36: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	75,  // 37: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	75,  // 38: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	19,  // 39: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	74,  // 40: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	74,  // 41: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
-	1,   // 42: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	75,  // 43: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
-	0,   // 44: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
-	16,  // 45: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
-	18,  // 46: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
-	20,  // 47: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
-	17,  // 48: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
-	2,   // 49: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	68,  // 50: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	75,  // 51: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	75,  // 52: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
-	19,  // 53: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
-	13,  // 54: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	14,  // 55: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	14,  // 56: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	69,  // 57: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	14,  // 58: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	74,  // 59: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	70,  // 60: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	71,  // 61: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	74,  // 62: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
-	22,  // 63: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	22,  // 64: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	74,  // 65: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	74,  // 66: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	74,  // 67: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
-	14,  // 68: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	0,   // 69: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	74,  // 70: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	14,  // 71: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	74,  // 72: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	22,  // 73: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	2,   // 74: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
-	22,  // 75: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	72,  // 76: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	60,  // 77: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	75,  // 78: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	74,  // 79: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	73,  // 80: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
-	3,   // 81: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	23,  // 82: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	25,  // 83: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	27,  // 84: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	29,  // 85: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	30,  // 86: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	31,  // 87: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	32,  // 88: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	35,  // 89: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	36,  // 90: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	38,  // 91: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	39,  // 92: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	41,  // 93: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	43,  // 94: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	44,  // 95: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	45,  // 96: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	46,  // 97: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	48,  // 98: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	50,  // 99: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	52,  // 100: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	53,  // 101: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	55,  // 102: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	57,  // 103: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	58,  // 104: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	61,  // 105: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	4,   // 106: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	24,  // 107: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	26,  // 108: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	28,  // 109: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	34,  // 110: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	34,  // 111: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	34,  // 112: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	33,  // 113: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	21,  // 114: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	37,  // 115: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	34,  // 116: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	40,  // 117: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	42,  // 118: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	34,  // 119: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	34,  // 120: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	34,  // 121: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	47,  // 122: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	49,  // 123: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	51,  // 124: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	34,  // 125: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	54,  // 126: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	56,  // 127: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	21,  // 128: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	59,  // 129: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	62,  // 130: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	106, // [106:131] is the sub-list for method output_type
-	81,  // [81:106] is the sub-list for method input_type
-	81,  // [81:81] is the sub-list for extension type_name
-	81,  // [81:81] is the sub-list for extension extendee
-	0,   // [0:81] is the sub-list for field type_name
+	107, // 18: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	122, // 19: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	14,  // 20: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
+	15,  // 21: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
+	122, // 22: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	122, // 23: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	0,   // 24: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
+	8,   // 25: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
+	8,   // 26: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
+	108, // 27: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	123, // 28: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	123, // 29: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	17,  // 30: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
+	123, // 31: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	123, // 32: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	123, // 33: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	17,  // 34: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
+	122, // 35: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	123, // 36: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	123, // 37: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	122, // 38: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	123, // 39: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	123, // 40: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	123, // 41: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	2,   // 42: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
+	123, // 43: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	123, // 44: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	21,  // 45: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
+	122, // 46: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	122, // 47: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	1,   // 48: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
+	123, // 49: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	0,   // 50: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
+	18,  // 51: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
+	20,  // 52: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
+	22,  // 53: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
+	19,  // 54: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
+	2,   // 55: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
+	109, // 56: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	123, // 57: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	123, // 58: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	21,  // 59: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
+	13,  // 60: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	16,  // 61: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	16,  // 62: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	110, // 63: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	0,   // 64: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	16,  // 65: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
+	122, // 66: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	111, // 67: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	0,   // 68: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	112, // 69: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	122, // 70: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	39,  // 71: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
+	24,  // 72: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	24,  // 73: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	122, // 74: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	122, // 75: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	122, // 76: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	16,  // 77: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	0,   // 78: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
+	122, // 79: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	16,  // 80: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	122, // 81: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	24,  // 82: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	2,   // 83: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
+	24,  // 84: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	123, // 85: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	113, // 86: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	0,   // 87: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	63,  // 88: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
+	123, // 89: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	122, // 90: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	114, // 91: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	16,  // 92: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	70,  // 93: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
+	39,  // 94: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
+	24,  // 95: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
+	59,  // 96: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
+	59,  // 97: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
+	24,  // 98: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
+	75,  // 99: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
+	123, // 100: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	79,  // 101: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
+	79,  // 102: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
+	115, // 103: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	123, // 104: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	13,  // 105: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
+	116, // 106: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	88,  // 107: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
+	117, // 108: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	88,  // 109: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	13,  // 110: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	118, // 111: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	0,   // 112: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	122, // 113: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	119, // 114: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	0,   // 115: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	120, // 116: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	0,   // 117: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
+	122, // 118: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	121, // 119: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	122, // 120: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	63,  // 121: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	3,   // 122: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	25,  // 123: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	27,  // 124: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	29,  // 125: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	31,  // 126: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	32,  // 127: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	33,  // 128: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	34,  // 129: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	37,  // 130: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	38,  // 131: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	41,  // 132: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	42,  // 133: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	44,  // 134: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	46,  // 135: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	47,  // 136: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	48,  // 137: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	49,  // 138: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	51,  // 139: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	53,  // 140: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	55,  // 141: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	56,  // 142: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	58,  // 143: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	60,  // 144: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	61,  // 145: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	64,  // 146: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	66,  // 147: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	68,  // 148: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	69,  // 149: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	72,  // 150: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	74,  // 151: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	77,  // 152: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	80,  // 153: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	82,  // 154: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	84,  // 155: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	86,  // 156: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	89,  // 157: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	91,  // 158: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	93,  // 159: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	95,  // 160: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	96,  // 161: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	98,  // 162: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	100, // 163: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	102, // 164: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	4,   // 165: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	26,  // 166: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	28,  // 167: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	30,  // 168: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	36,  // 169: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 170: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 171: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	35,  // 172: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	23,  // 173: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	40,  // 174: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	36,  // 175: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	43,  // 176: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	45,  // 177: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	36,  // 178: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 179: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 180: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	50,  // 181: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	52,  // 182: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	54,  // 183: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	36,  // 184: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	57,  // 185: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	59,  // 186: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	23,  // 187: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	62,  // 188: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	65,  // 189: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	67,  // 190: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	36,  // 191: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	71,  // 192: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	73,  // 193: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	76,  // 194: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	78,  // 195: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	81,  // 196: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	83,  // 197: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	85,  // 198: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	87,  // 199: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	90,  // 200: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	92,  // 201: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	94,  // 202: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	26,  // 203: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	97,  // 204: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	99,  // 205: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	101, // 206: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	103, // 207: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	165, // [165:208] is the sub-list for method output_type
+	122, // [122:165] is the sub-list for method input_type
+	122, // [122:122] is the sub-list for extension type_name
+	122, // [122:122] is the sub-list for extension extendee
+	0,   // [0:122] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -5287,21 +8334,40 @@ func file_agbox_v1_agbox_proto_init() {
 	if File_agbox_v1_agbox_proto != nil {
 		return
 	}
-	file_agbox_v1_agbox_proto_msgTypes[18].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[20].OneofWrappers = []any{
 		(*SandboxEvent_SandboxPhase)(nil),
 		(*SandboxEvent_Exec)(nil),
 		(*SandboxEvent_Service)(nil),
 		(*SandboxEvent_Command)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[38].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[52].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[41].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[55].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[66].OneofWrappers = []any{
+		(*AttachExecRequest_Start)(nil),
+		(*AttachExecRequest_Stdin)(nil),
+		(*AttachExecRequest_CloseStdin)(nil),
+		(*AttachExecRequest_Resize)(nil),
+	}
+	file_agbox_v1_agbox_proto_msgTypes[67].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[68].OneofWrappers = []any{
+		(*AttachExecResponse_Attached)(nil),
+		(*AttachExecResponse_Stdout)(nil),
+		(*AttachExecResponse_Stderr)(nil),
+		(*AttachExecResponse_Ended)(nil),
+		(*AttachExecResponse_StdinTaken)(nil),
+	}
+	file_agbox_v1_agbox_proto_msgTypes[69].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[71].OneofWrappers = []any{
+		(*UploadFilesRequest_Start)(nil),
+		(*UploadFilesRequest_Data)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   71,
+			NumMessages:   119,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

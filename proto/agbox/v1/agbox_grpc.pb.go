@@ -47,6 +47,24 @@ const (
 	SandboxService_WatchSandboxes_FullMethodName         = "/agbox.v1.SandboxService/WatchSandboxes"
 	SandboxService_GetStats_FullMethodName               = "/agbox.v1.SandboxService/GetStats"
 	SandboxService_Info_FullMethodName                   = "/agbox.v1.SandboxService/Info"
+	SandboxService_HoldSandbox_FullMethodName            = "/agbox.v1.SandboxService/HoldSandbox"
+	SandboxService_DetachSandbox_FullMethodName          = "/agbox.v1.SandboxService/DetachSandbox"
+	SandboxService_AttachExec_FullMethodName             = "/agbox.v1.SandboxService/AttachExec"
+	SandboxService_ReadSandboxLog_FullMethodName         = "/agbox.v1.SandboxService/ReadSandboxLog"
+	SandboxService_UploadFiles_FullMethodName            = "/agbox.v1.SandboxService/UploadFiles"
+	SandboxService_DownloadFiles_FullMethodName          = "/agbox.v1.SandboxService/DownloadFiles"
+	SandboxService_StatFile_FullMethodName               = "/agbox.v1.SandboxService/StatFile"
+	SandboxService_ListFiles_FullMethodName              = "/agbox.v1.SandboxService/ListFiles"
+	SandboxService_RemoveFile_FullMethodName             = "/agbox.v1.SandboxService/RemoveFile"
+	SandboxService_WatchFiles_FullMethodName             = "/agbox.v1.SandboxService/WatchFiles"
+	SandboxService_SnapshotSandbox_FullMethodName        = "/agbox.v1.SandboxService/SnapshotSandbox"
+	SandboxService_ListSnapshots_FullMethodName          = "/agbox.v1.SandboxService/ListSnapshots"
+	SandboxService_DeleteSnapshot_FullMethodName         = "/agbox.v1.SandboxService/DeleteSnapshot"
+	SandboxService_ForkSandbox_FullMethodName            = "/agbox.v1.SandboxService/ForkSandbox"
+	SandboxService_StopSandboxes_FullMethodName          = "/agbox.v1.SandboxService/StopSandboxes"
+	SandboxService_ResumeSandboxes_FullMethodName        = "/agbox.v1.SandboxService/ResumeSandboxes"
+	SandboxService_Prune_FullMethodName                  = "/agbox.v1.SandboxService/Prune"
+	SandboxService_WatchStats_FullMethodName             = "/agbox.v1.SandboxService/WatchStats"
 )
 
 // SandboxServiceClient is the client API for SandboxService service.
@@ -88,6 +106,38 @@ type SandboxServiceClient interface {
 	WatchSandboxes(ctx context.Context, in *WatchSandboxesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxEvent], error)
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
+	// HoldSandbox holds the lease of a sandbox that was created with one, as long as the stream is open. It sends one
+	// message when it holds. DetachSandbox makes the sandbox an ordinary one, which needs no holder.
+	HoldSandbox(ctx context.Context, in *HoldSandboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldSandboxResponse], error)
+	DetachSandbox(ctx context.Context, in *DetachSandboxRequest, opts ...grpc.CallOption) (*AcceptedResponse, error)
+	// AttachExec carries a running command's input and output. Any number of clients may be attached, each reading from
+	// where it likes; leaving ends nothing. The first message is start.
+	AttachExec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachExecRequest, AttachExecResponse], error)
+	// ReadSandboxLog streams what the sandbox's own command or a service wrote, or the story of how the runtime made and
+	// kept the sandbox: its steps with their durations, pulls, health results and the engine's errors.
+	ReadSandboxLog(ctx context.Context, in *ReadSandboxLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxLogChunk], error)
+	// UploadFiles unpacks a tar stream in a directory of the sandbox; DownloadFiles is the other way. Paths are the
+	// sandbox's own, relative ones from its working directory. A sandbox need not run for files where it is not said.
+	UploadFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse], error)
+	DownloadFiles(ctx context.Context, in *DownloadFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesChunk], error)
+	StatFile(ctx context.Context, in *StatFileRequest, opts ...grpc.CallOption) (*StatFileResponse, error)
+	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesResponse, error)
+	// RemoveFile and WatchFiles need a sandbox that runs.
+	RemoveFile(ctx context.Context, in *RemoveFileRequest, opts ...grpc.CallOption) (*RemoveFileResponse, error)
+	WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FileEvent], error)
+	// SnapshotSandbox keeps the primary's file system and the spec as an image, mounts and volumes excepted.
+	SnapshotSandbox(ctx context.Context, in *SnapshotSandboxRequest, opts ...grpc.CallOption) (*SnapshotSandboxResponse, error)
+	ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error)
+	DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*DeleteSnapshotResponse, error)
+	// ForkSandbox creates a sandbox from what another one is now. What it is made from goes when the fork is deleted.
+	ForkSandbox(ctx context.Context, in *ForkSandboxRequest, opts ...grpc.CallOption) (*CreateSandboxResponse, error)
+	// StopSandboxes and ResumeSandboxes ask it of every sandbox that matches and can, and tell of each that was asked.
+	StopSandboxes(ctx context.Context, in *StopSandboxesRequest, opts ...grpc.CallOption) (*StopSandboxesResponse, error)
+	ResumeSandboxes(ctx context.Context, in *ResumeSandboxesRequest, opts ...grpc.CallOption) (*ResumeSandboxesResponse, error)
+	// Prune deletes sandboxes that are at an end, and snapshots that nobody uses.
+	Prune(ctx context.Context, in *PruneRequest, opts ...grpc.CallOption) (*PruneResponse, error)
+	// WatchStats streams the stats of every sandbox that matches and runs, those that come later included.
+	WatchStats(ctx context.Context, in *WatchStatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxStats], error)
 }
 
 type sandboxServiceClient struct {
@@ -375,6 +425,237 @@ func (c *sandboxServiceClient) Info(ctx context.Context, in *InfoRequest, opts .
 	return out, nil
 }
 
+func (c *sandboxServiceClient) HoldSandbox(ctx context.Context, in *HoldSandboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldSandboxResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[3], SandboxService_HoldSandbox_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[HoldSandboxRequest, HoldSandboxResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_HoldSandboxClient = grpc.ServerStreamingClient[HoldSandboxResponse]
+
+func (c *sandboxServiceClient) DetachSandbox(ctx context.Context, in *DetachSandboxRequest, opts ...grpc.CallOption) (*AcceptedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptedResponse)
+	err := c.cc.Invoke(ctx, SandboxService_DetachSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) AttachExec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachExecRequest, AttachExecResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[4], SandboxService_AttachExec_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[AttachExecRequest, AttachExecResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_AttachExecClient = grpc.BidiStreamingClient[AttachExecRequest, AttachExecResponse]
+
+func (c *sandboxServiceClient) ReadSandboxLog(ctx context.Context, in *ReadSandboxLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxLogChunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[5], SandboxService_ReadSandboxLog_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadSandboxLogRequest, SandboxLogChunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadSandboxLogClient = grpc.ServerStreamingClient[SandboxLogChunk]
+
+func (c *sandboxServiceClient) UploadFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[6], SandboxService_UploadFiles_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[UploadFilesRequest, UploadFilesResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_UploadFilesClient = grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse]
+
+func (c *sandboxServiceClient) DownloadFiles(ctx context.Context, in *DownloadFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesChunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[7], SandboxService_DownloadFiles_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DownloadFilesRequest, DownloadFilesChunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_DownloadFilesClient = grpc.ServerStreamingClient[DownloadFilesChunk]
+
+func (c *sandboxServiceClient) StatFile(ctx context.Context, in *StatFileRequest, opts ...grpc.CallOption) (*StatFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StatFileResponse)
+	err := c.cc.Invoke(ctx, SandboxService_StatFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListFilesResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ListFiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) RemoveFile(ctx context.Context, in *RemoveFileRequest, opts ...grpc.CallOption) (*RemoveFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveFileResponse)
+	err := c.cc.Invoke(ctx, SandboxService_RemoveFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FileEvent], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[8], SandboxService_WatchFiles_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchFilesRequest, FileEvent]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WatchFilesClient = grpc.ServerStreamingClient[FileEvent]
+
+func (c *sandboxServiceClient) SnapshotSandbox(ctx context.Context, in *SnapshotSandboxRequest, opts ...grpc.CallOption) (*SnapshotSandboxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SnapshotSandboxResponse)
+	err := c.cc.Invoke(ctx, SandboxService_SnapshotSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSnapshotsResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ListSnapshots_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*DeleteSnapshotResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSnapshotResponse)
+	err := c.cc.Invoke(ctx, SandboxService_DeleteSnapshot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ForkSandbox(ctx context.Context, in *ForkSandboxRequest, opts ...grpc.CallOption) (*CreateSandboxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateSandboxResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ForkSandbox_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) StopSandboxes(ctx context.Context, in *StopSandboxesRequest, opts ...grpc.CallOption) (*StopSandboxesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StopSandboxesResponse)
+	err := c.cc.Invoke(ctx, SandboxService_StopSandboxes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ResumeSandboxes(ctx context.Context, in *ResumeSandboxesRequest, opts ...grpc.CallOption) (*ResumeSandboxesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeSandboxesResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ResumeSandboxes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) Prune(ctx context.Context, in *PruneRequest, opts ...grpc.CallOption) (*PruneResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PruneResponse)
+	err := c.cc.Invoke(ctx, SandboxService_Prune_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) WatchStats(ctx context.Context, in *WatchStatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxStats], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[9], SandboxService_WatchStats_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchStatsRequest, SandboxStats]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WatchStatsClient = grpc.ServerStreamingClient[SandboxStats]
+
 // SandboxServiceServer is the server API for SandboxService service.
 // All implementations must embed UnimplementedSandboxServiceServer
 // for forward compatibility.
@@ -414,6 +695,38 @@ type SandboxServiceServer interface {
 	WatchSandboxes(*WatchSandboxesRequest, grpc.ServerStreamingServer[SandboxEvent]) error
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
+	// HoldSandbox holds the lease of a sandbox that was created with one, as long as the stream is open. It sends one
+	// message when it holds. DetachSandbox makes the sandbox an ordinary one, which needs no holder.
+	HoldSandbox(*HoldSandboxRequest, grpc.ServerStreamingServer[HoldSandboxResponse]) error
+	DetachSandbox(context.Context, *DetachSandboxRequest) (*AcceptedResponse, error)
+	// AttachExec carries a running command's input and output. Any number of clients may be attached, each reading from
+	// where it likes; leaving ends nothing. The first message is start.
+	AttachExec(grpc.BidiStreamingServer[AttachExecRequest, AttachExecResponse]) error
+	// ReadSandboxLog streams what the sandbox's own command or a service wrote, or the story of how the runtime made and
+	// kept the sandbox: its steps with their durations, pulls, health results and the engine's errors.
+	ReadSandboxLog(*ReadSandboxLogRequest, grpc.ServerStreamingServer[SandboxLogChunk]) error
+	// UploadFiles unpacks a tar stream in a directory of the sandbox; DownloadFiles is the other way. Paths are the
+	// sandbox's own, relative ones from its working directory. A sandbox need not run for files where it is not said.
+	UploadFiles(grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]) error
+	DownloadFiles(*DownloadFilesRequest, grpc.ServerStreamingServer[DownloadFilesChunk]) error
+	StatFile(context.Context, *StatFileRequest) (*StatFileResponse, error)
+	ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error)
+	// RemoveFile and WatchFiles need a sandbox that runs.
+	RemoveFile(context.Context, *RemoveFileRequest) (*RemoveFileResponse, error)
+	WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[FileEvent]) error
+	// SnapshotSandbox keeps the primary's file system and the spec as an image, mounts and volumes excepted.
+	SnapshotSandbox(context.Context, *SnapshotSandboxRequest) (*SnapshotSandboxResponse, error)
+	ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error)
+	DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*DeleteSnapshotResponse, error)
+	// ForkSandbox creates a sandbox from what another one is now. What it is made from goes when the fork is deleted.
+	ForkSandbox(context.Context, *ForkSandboxRequest) (*CreateSandboxResponse, error)
+	// StopSandboxes and ResumeSandboxes ask it of every sandbox that matches and can, and tell of each that was asked.
+	StopSandboxes(context.Context, *StopSandboxesRequest) (*StopSandboxesResponse, error)
+	ResumeSandboxes(context.Context, *ResumeSandboxesRequest) (*ResumeSandboxesResponse, error)
+	// Prune deletes sandboxes that are at an end, and snapshots that nobody uses.
+	Prune(context.Context, *PruneRequest) (*PruneResponse, error)
+	// WatchStats streams the stats of every sandbox that matches and runs, those that come later included.
+	WatchStats(*WatchStatsRequest, grpc.ServerStreamingServer[SandboxStats]) error
 	mustEmbedUnimplementedSandboxServiceServer()
 }
 
@@ -498,6 +811,60 @@ func (UnimplementedSandboxServiceServer) GetStats(context.Context, *GetStatsRequ
 }
 func (UnimplementedSandboxServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
+}
+func (UnimplementedSandboxServiceServer) HoldSandbox(*HoldSandboxRequest, grpc.ServerStreamingServer[HoldSandboxResponse]) error {
+	return status.Error(codes.Unimplemented, "method HoldSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) DetachSandbox(context.Context, *DetachSandboxRequest) (*AcceptedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DetachSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) AttachExec(grpc.BidiStreamingServer[AttachExecRequest, AttachExecResponse]) error {
+	return status.Error(codes.Unimplemented, "method AttachExec not implemented")
+}
+func (UnimplementedSandboxServiceServer) ReadSandboxLog(*ReadSandboxLogRequest, grpc.ServerStreamingServer[SandboxLogChunk]) error {
+	return status.Error(codes.Unimplemented, "method ReadSandboxLog not implemented")
+}
+func (UnimplementedSandboxServiceServer) UploadFiles(grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]) error {
+	return status.Error(codes.Unimplemented, "method UploadFiles not implemented")
+}
+func (UnimplementedSandboxServiceServer) DownloadFiles(*DownloadFilesRequest, grpc.ServerStreamingServer[DownloadFilesChunk]) error {
+	return status.Error(codes.Unimplemented, "method DownloadFiles not implemented")
+}
+func (UnimplementedSandboxServiceServer) StatFile(context.Context, *StatFileRequest) (*StatFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StatFile not implemented")
+}
+func (UnimplementedSandboxServiceServer) ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFiles not implemented")
+}
+func (UnimplementedSandboxServiceServer) RemoveFile(context.Context, *RemoveFileRequest) (*RemoveFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RemoveFile not implemented")
+}
+func (UnimplementedSandboxServiceServer) WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[FileEvent]) error {
+	return status.Error(codes.Unimplemented, "method WatchFiles not implemented")
+}
+func (UnimplementedSandboxServiceServer) SnapshotSandbox(context.Context, *SnapshotSandboxRequest) (*SnapshotSandboxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SnapshotSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSnapshots not implemented")
+}
+func (UnimplementedSandboxServiceServer) DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*DeleteSnapshotResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSnapshot not implemented")
+}
+func (UnimplementedSandboxServiceServer) ForkSandbox(context.Context, *ForkSandboxRequest) (*CreateSandboxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForkSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) StopSandboxes(context.Context, *StopSandboxesRequest) (*StopSandboxesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StopSandboxes not implemented")
+}
+func (UnimplementedSandboxServiceServer) ResumeSandboxes(context.Context, *ResumeSandboxesRequest) (*ResumeSandboxesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeSandboxes not implemented")
+}
+func (UnimplementedSandboxServiceServer) Prune(context.Context, *PruneRequest) (*PruneResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Prune not implemented")
+}
+func (UnimplementedSandboxServiceServer) WatchStats(*WatchStatsRequest, grpc.ServerStreamingServer[SandboxStats]) error {
+	return status.Error(codes.Unimplemented, "method WatchStats not implemented")
 }
 func (UnimplementedSandboxServiceServer) mustEmbedUnimplementedSandboxServiceServer() {}
 func (UnimplementedSandboxServiceServer) testEmbeddedByValue()                        {}
@@ -949,6 +1316,273 @@ func _SandboxService_Info_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_HoldSandbox_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(HoldSandboxRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).HoldSandbox(m, &grpc.GenericServerStream[HoldSandboxRequest, HoldSandboxResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_HoldSandboxServer = grpc.ServerStreamingServer[HoldSandboxResponse]
+
+func _SandboxService_DetachSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DetachSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).DetachSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_DetachSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).DetachSandbox(ctx, req.(*DetachSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_AttachExec_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SandboxServiceServer).AttachExec(&grpc.GenericServerStream[AttachExecRequest, AttachExecResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_AttachExecServer = grpc.BidiStreamingServer[AttachExecRequest, AttachExecResponse]
+
+func _SandboxService_ReadSandboxLog_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadSandboxLogRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).ReadSandboxLog(m, &grpc.GenericServerStream[ReadSandboxLogRequest, SandboxLogChunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadSandboxLogServer = grpc.ServerStreamingServer[SandboxLogChunk]
+
+func _SandboxService_UploadFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SandboxServiceServer).UploadFiles(&grpc.GenericServerStream[UploadFilesRequest, UploadFilesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_UploadFilesServer = grpc.ClientStreamingServer[UploadFilesRequest, UploadFilesResponse]
+
+func _SandboxService_DownloadFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DownloadFilesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).DownloadFiles(m, &grpc.GenericServerStream[DownloadFilesRequest, DownloadFilesChunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_DownloadFilesServer = grpc.ServerStreamingServer[DownloadFilesChunk]
+
+func _SandboxService_StatFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StatFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).StatFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_StatFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).StatFile(ctx, req.(*StatFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ListFiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListFilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ListFiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ListFiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ListFiles(ctx, req.(*ListFilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_RemoveFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).RemoveFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_RemoveFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).RemoveFile(ctx, req.(*RemoveFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_WatchFiles_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchFilesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).WatchFiles(m, &grpc.GenericServerStream[WatchFilesRequest, FileEvent]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WatchFilesServer = grpc.ServerStreamingServer[FileEvent]
+
+func _SandboxService_SnapshotSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SnapshotSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).SnapshotSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_SnapshotSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).SnapshotSandbox(ctx, req.(*SnapshotSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ListSnapshots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSnapshotsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ListSnapshots(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ListSnapshots_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ListSnapshots(ctx, req.(*ListSnapshotsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_DeleteSnapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSnapshotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).DeleteSnapshot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_DeleteSnapshot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).DeleteSnapshot(ctx, req.(*DeleteSnapshotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ForkSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForkSandboxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ForkSandbox(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ForkSandbox_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ForkSandbox(ctx, req.(*ForkSandboxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_StopSandboxes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StopSandboxesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).StopSandboxes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_StopSandboxes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).StopSandboxes(ctx, req.(*StopSandboxesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ResumeSandboxes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeSandboxesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ResumeSandboxes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ResumeSandboxes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ResumeSandboxes(ctx, req.(*ResumeSandboxesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_Prune_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PruneRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).Prune(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_Prune_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).Prune(ctx, req.(*PruneRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_WatchStats_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchStatsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).WatchStats(m, &grpc.GenericServerStream[WatchStatsRequest, SandboxStats]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WatchStatsServer = grpc.ServerStreamingServer[SandboxStats]
+
 // SandboxService_ServiceDesc is the grpc.ServiceDesc for SandboxService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1044,6 +1678,50 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Info",
 			Handler:    _SandboxService_Info_Handler,
 		},
+		{
+			MethodName: "DetachSandbox",
+			Handler:    _SandboxService_DetachSandbox_Handler,
+		},
+		{
+			MethodName: "StatFile",
+			Handler:    _SandboxService_StatFile_Handler,
+		},
+		{
+			MethodName: "ListFiles",
+			Handler:    _SandboxService_ListFiles_Handler,
+		},
+		{
+			MethodName: "RemoveFile",
+			Handler:    _SandboxService_RemoveFile_Handler,
+		},
+		{
+			MethodName: "SnapshotSandbox",
+			Handler:    _SandboxService_SnapshotSandbox_Handler,
+		},
+		{
+			MethodName: "ListSnapshots",
+			Handler:    _SandboxService_ListSnapshots_Handler,
+		},
+		{
+			MethodName: "DeleteSnapshot",
+			Handler:    _SandboxService_DeleteSnapshot_Handler,
+		},
+		{
+			MethodName: "ForkSandbox",
+			Handler:    _SandboxService_ForkSandbox_Handler,
+		},
+		{
+			MethodName: "StopSandboxes",
+			Handler:    _SandboxService_StopSandboxes_Handler,
+		},
+		{
+			MethodName: "ResumeSandboxes",
+			Handler:    _SandboxService_ResumeSandboxes_Handler,
+		},
+		{
+			MethodName: "Prune",
+			Handler:    _SandboxService_Prune_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -1059,6 +1737,42 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchSandboxes",
 			Handler:       _SandboxService_WatchSandboxes_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "HoldSandbox",
+			Handler:       _SandboxService_HoldSandbox_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "AttachExec",
+			Handler:       _SandboxService_AttachExec_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "ReadSandboxLog",
+			Handler:       _SandboxService_ReadSandboxLog_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "UploadFiles",
+			Handler:       _SandboxService_UploadFiles_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "DownloadFiles",
+			Handler:       _SandboxService_DownloadFiles_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchFiles",
+			Handler:       _SandboxService_WatchFiles_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchStats",
+			Handler:       _SandboxService_WatchStats_Handler,
 			ServerStreams: true,
 		},
 	},
