@@ -31,7 +31,8 @@ const (
 )
 
 // deadline returns what is to be done next with a sandbox in this state, and when; nil for nothing ever.
-func deadline(config Config, state lifecycle.State, spec *agboxv1.CreateSpec) (at time.Time, command lifecycle.Command) {
+func deadline(config Config, state lifecycle.State, e *entry) (at time.Time, command lifecycle.Command) {
+	spec := e.spec
 	consider := func(when time.Time, what lifecycle.Command) {
 		if command == nil || when.Before(at) {
 			at, command = when, what
@@ -50,11 +51,23 @@ func deadline(config Config, state lifecycle.State, spec *agboxv1.CreateSpec) (a
 		switch {
 		case spec.GetOnExpiry() != byStop && state.Phase != lifecycle.Deleting && state.Phase != lifecycle.Deleted:
 			consider(expires, lifecycle.Delete{Reason: lifecycle.ReasonMaxDuration})
-		case spec.GetOnExpiry() == byStop && state.Up() && state.Operation == lifecycle.NoOperation:
+		case spec.GetOnExpiry() == byStop && canStop(state):
 			consider(expires, lifecycle.Stop{Reason: lifecycle.ReasonMaxDuration})
 		}
 	}
+	if ends := e.leaseEnd(state); !ends.IsZero() {
+		switch {
+		case spec.Lease.OnEnd != byStop:
+			consider(ends, lifecycle.Delete{Reason: lifecycle.ReasonLeaseEnded})
+		case canStop(state):
+			consider(ends, lifecycle.Stop{Reason: lifecycle.ReasonLeaseEnded})
+		}
+	}
 	return at, command
+}
+
+func canStop(state lifecycle.State) bool {
+	return state.Up() && state.Operation == lifecycle.NoOperation || state.Operation == lifecycle.Restarting
 }
 
 func idleTTL(config Config, state lifecycle.State, spec *agboxv1.CreateSpec) time.Duration {
@@ -90,8 +103,8 @@ func expiry(state lifecycle.State, spec *agboxv1.CreateSpec) time.Time {
 
 // set leaves a timer alone that holds the state's deadline already. One that has fired is set again when the state has
 // changed since and still asks for the same.
-func (t *deadlineTimer) set(system *System, self *actor.PID, state lifecycle.State, spec *agboxv1.CreateSpec) {
-	at, command := deadline(system.config, state, spec)
+func (t *deadlineTimer) set(system *System, self *actor.PID, state lifecycle.State, e *entry) {
+	at, command := deadline(system.config, state, e)
 	if t.timer != nil && at.Equal(t.at) && command == t.command && (t.fired == 0 || t.fired == state.Sequence) {
 		return
 	}

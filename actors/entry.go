@@ -3,6 +3,7 @@ package actors
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -24,6 +25,7 @@ type entry struct {
 	appeared atomic.Bool
 	// crashed: the primary's own command ended, and that is the sandbox's failure.
 	crashed atomic.Bool
+	lease   lease
 	// quarantine is why the sandbox was given up, nil while it is not.
 	quarantine atomic.Pointer[string]
 	// gate holds one token; whoever has it may change the sandbox in the runtime.
@@ -36,7 +38,7 @@ type entry struct {
 }
 
 func newEntry(id string, spec *agboxv1.CreateSpec) *entry {
-	e := &entry{id: id, spec: spec, gate: make(chan struct{}, 1), gone: make(chan struct{})}
+	e := &entry{id: id, spec: spec, lease: lease{free: time.Now()}, gate: make(chan struct{}, 1), gone: make(chan struct{})}
 	e.gate <- struct{}{}
 	return e
 }

@@ -51,6 +51,9 @@ func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *ope
 	s.work.Go(func() {
 		defer cancel()
 		ended := operationEnded{token: op.token, kind: kind}
+		if kind == lifecycle.Restarting {
+			waitUntil(ctx, e.state.Load().RestartAt)
+		}
 		select {
 		case <-e.gate:
 			s.perform(ctx, e, pid, &ended)
@@ -128,6 +131,8 @@ func (s *System) operate(ctx context.Context, e *entry, ended *operationEnded, r
 		ended.started, err = s.runtime.Create(ctx, e.id, e.spec, report)
 	case lifecycle.Resuming:
 		ended.started, err = s.runtime.Resume(ctx, e.id, e.spec, report)
+	case lifecycle.Restarting:
+		ended.started, err = s.restart(ctx, e, report)
 	case lifecycle.Stopping:
 		err = s.runtime.Stop(ctx, e.id, e.state.Load().Grace)
 	case lifecycle.Killing:

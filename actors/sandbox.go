@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 
@@ -29,8 +30,10 @@ type sandbox struct {
 	execs map[string]*actor.PID
 	// serving are the optional services that are being started, by name, with what ends the waiting for them.
 	serving map[string]context.CancelFunc
-	// held are the execs that wait until the sandbox, which was idle and paused, goes on.
-	held []*request
+	// held are the uses that wait until the sandbox, which was idle and paused, or never made, goes on; tried: its making
+	// was begun for them.
+	held  []*request
+	tried bool
 	// trimmed is the sequence up to which events were removed.
 	trimmed uint64
 	timer   deadlineTimer
@@ -96,8 +99,14 @@ func (s *sandbox) Receive(c actor.Context) {
 		s.act(c)
 	case *deadlinePassed:
 		if command := s.timer.due(m, s.state.Sequence); command != nil {
+			if at, _ := deadline(s.system.config, s.state, s.entry); at.IsZero() || at.After(time.Now()) {
+				s.act(c) // somebody holds the lease again
+				return
+			}
 			s.take(c, []*step{s.fact(c.Self(), m, command)})
 		}
+	case *leaseChanged:
+		s.act(c)
 	}
 }
 
@@ -169,15 +178,18 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 		steps = append(steps, s.fact(c.Self(), m, lifecycle.ExecEnded{ExecID: id, Result: result}))
 	}
 	if m.command != nil {
-		fails := m.kind == lifecycle.NoOperation && s.entry.crashed.Load()
-		steps = append(steps, s.fact(c.Self(), m, lifecycle.CommandEnded{Result: *m.command, Fails: fails}))
+		ended := lifecycle.CommandEnded{Result: *m.command, Fails: m.kind == lifecycle.NoOperation && s.entry.crashed.Load()}
+		if m.command.ExitCode != 0 || m.command.Code != "" {
+			ended.Restarts = restarts(s.entry.spec)
+		}
+		steps = append(steps, s.fact(c.Self(), m, ended))
 	}
 	switch {
 	case m.kind == lifecycle.NoOperation && m.err != nil:
 		s.system.log.Warn("containers could not be looked at",
 			slog.String("sandbox_id", s.entry.id), slog.Any("error", m.err))
 	case m.kind == lifecycle.NoOperation && !m.seen.Alive:
-		steps = append(steps, s.fact(c.Self(), m, lifecycle.Died{Code: m.seen.Code, Message: m.seen.Cause}))
+		steps = append(steps, s.fact(c.Self(), m, lifecycle.Died{Code: m.seen.Code, Message: m.seen.Cause, Restarts: restarts(s.entry.spec)}))
 	case m.kind == lifecycle.NoOperation:
 		for name, why := range m.seen.Lost {
 			if s.state.Services[name] == lifecycle.ServiceReady {
@@ -186,7 +198,9 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 			}
 		}
 	case m.err != nil:
-		steps = append(steps, s.fact(c.Self(), m, failure(m.kind, m.err)))
+		failed := failure(m.kind, m.err)
+		failed.Restarts = restarts(s.entry.spec)
+		steps = append(steps, s.fact(c.Self(), m, failed))
 	default:
 		steps = append(steps, s.fact(c.Self(), m, lifecycle.OperationDone{Operation: m.kind, Ports: m.started.Ports}))
 	}
@@ -229,7 +243,7 @@ func (s *sandbox) act(c actor.Context) {
 	}
 	s.wake(c)
 	s.serve(c)
-	s.timer.set(s.system, c.Self(), s.state, s.entry.spec)
+	s.timer.set(s.system, c.Self(), s.state, s.entry)
 }
 
 func (s *sandbox) runExec(c actor.Context, request *agboxv1.CreateExecRequest) {

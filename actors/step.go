@@ -159,7 +159,7 @@ func (s *sandbox) apply(c actor.Context, st *step) {
 		case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
 			s.endExec(c, event.GetExec().GetExecId())
 		case agboxv1.EventType_SANDBOX_COMMAND_ENDED, agboxv1.EventType_SANDBOX_STOPPED,
-			agboxv1.EventType_SANDBOX_FAILED, agboxv1.EventType_SANDBOX_DELETED:
+			agboxv1.EventType_SANDBOX_FAILED, agboxv1.EventType_SANDBOX_DELETED, agboxv1.EventType_SANDBOX_RESTARTING:
 			if s.execs[CommandID] != nil {
 				s.endExec(c, CommandID)
 			}

@@ -67,12 +67,13 @@ type System struct {
 type View struct {
 	Spec  *agboxv1.CreateSpec
 	State lifecycle.State
-	// ExpiresAt and IdleAt are its deadlines, zero for none.
-	ExpiresAt, IdleAt time.Time
+	// ExpiresAt, IdleAt and LeaseEndsAt are its deadlines, zero for none.
+	ExpiresAt, IdleAt, LeaseEndsAt time.Time
 }
 
-func (s *System) view(spec *agboxv1.CreateSpec, state lifecycle.State) View {
-	v := View{Spec: spec, State: state}
+func (s *System) view(e *entry, state lifecycle.State) View {
+	spec := e.spec
+	v := View{Spec: spec, State: state, LeaseEndsAt: e.leaseEnd(state)}
 	if state.Phase != lifecycle.Deleting && state.Phase != lifecycle.Deleted {
 		v.ExpiresAt = expiry(state, spec)
 	}
@@ -201,7 +202,7 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	}
 	e.state.Store(&lifecycle.State{SandboxID: id})
 	s.adopt(e)
-	r := newRequest(lifecycle.Create{})
+	r := newRequest(lifecycle.Create{Lazy: spec.GetLazy()})
 	r.create, r.requestID = spec, requestID
 	state, err := s.ask(ctx, e, r)
 	if err != nil && (!errors.Is(err, ErrOutcomeUnknown) || s.neverRecorded(id, err)) {
@@ -210,7 +211,7 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 			err = fmt.Errorf("%w: %s", ErrSandboxIDTaken, id)
 		}
 	}
-	return s.view(spec, state), err
+	return s.view(e, state), err
 }
 
 // neverRecorded reports whether a create whose actor crashed left no trace, so that its id is free again.
@@ -303,7 +304,7 @@ func (s *System) Sandbox(id string) (View, error) {
 	if errors.Is(err, persist.ErrNoSandbox) {
 		return View{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	return s.view(e.spec, state), err
+	return s.view(e, state), err
 }
 
 // Sandboxes returns every sandbox that match accepts, in no order. match sees the spec only.

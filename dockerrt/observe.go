@@ -86,6 +86,7 @@ func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 	for _, c := range containers {
 		byService[c.Labels[labelService]] = c
 	}
+	starved := false // the last one that was looked at
 	why := func(service string) (string, error) {
 		c, there := byService[service]
 		if !there {
@@ -100,11 +101,15 @@ func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 		if found.State.Running {
 			return "", nil
 		}
+		starved = outOfMemory(found.State)
 		return ended(found.State), nil
 	}
 	seen := actors.Observation{Lost: map[string]string{}}
 	if cause, err := why(""); err != nil || cause != "" {
 		seen.Code, seen.Cause = lifecycle.CodeContainerNotRunning, "the primary container "+cause
+		if starved {
+			seen.Code = lifecycle.CodeOutOfMemory
+		}
 		return seen, err
 	}
 	for _, service := range spec.GetRequiredServices() {
@@ -130,6 +135,12 @@ func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 func (d *Docker) Attach(sandboxID string) error {
 	_, err := d.running(sandboxID)
 	return err
+}
+
+// outOfMemory reports whether the kernel ended the container for want of memory. The engine's flag alone is also set when it
+// ended any other process of it before.
+func outOfMemory(state *container.State) bool {
+	return state.OOMKilled && state.ExitCode == 128+int(syscall.SIGKILL)
 }
 
 // ended says how a container ended, after its name.

@@ -16,6 +16,7 @@ const (
 	ReasonDrained         = "drained"
 	ReasonDrainDeadline   = "drain_deadline"
 	ReasonPauseRequested  = "pause_requested"
+	ReasonLeaseEnded      = "lease_ended"
 )
 
 // Error codes that FAILED and EXEC_FAILED events carry, beside those of the runtime.
@@ -30,6 +31,7 @@ const (
 	CodeExecStartFailed     = "EXEC_START_FAILED"
 	CodeCrashLoop           = "ACTOR_CRASH_LOOP"
 	CodeCrashed             = "SANDBOX_CRASHED"
+	CodeOutOfMemory         = "SANDBOX_OOM"
 	CodeServiceNotRunning   = "SERVICE_NOT_RUNNING"
 	CodeServiceFailed       = "SERVICE_FAILED"
 )
@@ -39,7 +41,10 @@ type Command interface{ command() }
 
 // Requests: refused when they do not fit.
 type (
-	Create struct{}
+	// Create begins a sandbox; one that is Lazy is not made before a Use or a Resume.
+	Create struct{ Lazy bool }
+	// Use begins to make a DORMANT sandbox and means nothing to any other.
+	Use    struct{}
 	Resume struct{}
 	// Stop ends every process: those that get TERM have Grace until KILL, nil for the daemon's own. With Force all get
 	// KILL at once, also in a stop that is under way.
@@ -59,6 +64,8 @@ type (
 		ExpiresAt *time.Time
 		IdleTTL   *time.Duration
 	}
+	// Detach takes the sandbox's lease away.
+	Detach struct{}
 	// StartExec names an exec id that was never used.
 	StartExec struct{ ExecID string }
 	// CancelExec records nothing by itself: the end of the exec does.
@@ -84,13 +91,18 @@ type (
 	OperationFailed struct {
 		Operation     Operation
 		Code, Message string
+		Restarts      Restarts
 	}
 	// Died tells that a container that the sandbox cannot be without is gone though nobody asked.
-	Died struct{ Code, Message string }
+	Died struct {
+		Code, Message string
+		Restarts      Restarts
+	}
 	// CommandEnded tells how the primary's own command ended, and whether that is the sandbox's failure.
 	CommandEnded struct {
-		Result ExecResult
-		Fails  bool
+		Result   ExecResult
+		Fails    bool
+		Restarts Restarts
 	}
 	ExecEnded struct {
 		ExecID string
@@ -101,6 +113,13 @@ type (
 	// Quarantined gives a sandbox up whose actor crashes again and again.
 	Quarantined struct{ Message string }
 )
+
+// Restarts is how often in a row a sandbox that crashes is started again, 0 for never, and how long after the first
+// crash; each further one doubles that.
+type Restarts struct {
+	Max     uint32
+	Backoff time.Duration
+}
 
 // ExecResult is how an exec ended.
 type ExecResult struct {
@@ -115,6 +134,8 @@ type ExecResult struct {
 }
 
 func (Create) command()          {}
+func (Use) command()             {}
+func (Detach) command()          {}
 func (Resume) command()          {}
 func (Stop) command()            {}
 func (Delete) command()          {}

@@ -1,10 +1,7 @@
 package lifecycle
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +33,11 @@ type decision struct {
 func (d *decision) decide(c Command) error {
 	switch c := c.(type) {
 	case Create:
-		return d.create()
+		return d.create(c)
+	case Use:
+		return d.use()
+	case Detach:
+		return d.detach()
 	case Resume:
 		return d.resume()
 	case Stop:
@@ -82,7 +83,7 @@ func (d *decision) decide(c Command) error {
 		if d.state.Up() && d.state.Operation == NoOperation {
 			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
 				"the sandbox ended while the command ran: "+c.Message)
-			d.fail(c.Code, c.Message)
+			d.crash(c.Code, c.Message, c.Restarts)
 		}
 	case CommandEnded:
 		if d.state.Up() && !d.state.CommandEnded {
@@ -95,7 +96,7 @@ func (d *decision) decide(c Command) error {
 		}
 	case Quarantined:
 		switch d.state.Phase {
-		case Pending, Ready, Paused, Draining, Stopped, Deleting:
+		case Pending, Ready, Paused, Draining, Stopped, Deleting, Dormant:
 			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, c.Message)
 			d.fail(CodeCrashLoop, c.Message)
 		}
@@ -105,15 +106,43 @@ func (d *decision) decide(c Command) error {
 	return nil
 }
 
-func (d *decision) create() error {
+func (d *decision) create(c Create) error {
 	if d.state.Phase != None {
 		return refuse(ErrAlreadyExists, "sandbox %s exists already", d.state.SandboxID)
 	}
-	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, Pending, &agboxv1.SandboxPhaseDetails{Phase: Creating.String()})
+	phase := Pending
+	if c.Lazy {
+		phase = Dormant
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, phase, &agboxv1.SandboxPhaseDetails{Phase: Creating.String()})
+	return nil
+}
+
+func (d *decision) use() error {
+	switch d.state.Phase {
+	case None:
+		return refuse(ErrNotFound, "there is no sandbox %s", d.state.SandboxID)
+	case Dormant:
+		d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, Pending, &agboxv1.SandboxPhaseDetails{Phase: Creating.String()})
+	}
+	return nil
+}
+
+func (d *decision) detach() error {
+	switch d.state.Phase {
+	case None, Deleting, Deleted:
+		return d.wrongState("detach", "it is or is being deleted")
+	}
+	if !d.state.Detached {
+		d.emitPhase(agboxv1.EventType_SANDBOX_DETACHED, d.state.Phase, &agboxv1.SandboxPhaseDetails{})
+	}
 	return nil
 }
 
 func (d *decision) resume() error {
+	if d.state.Phase == Dormant {
+		return d.use()
+	}
 	if d.state.Phase != Stopped {
 		return d.wrongState("resume", "only a STOPPED sandbox can be resumed")
 	}
@@ -123,7 +152,7 @@ func (d *decision) resume() error {
 
 func (d *decision) stop(c Stop) error {
 	switch {
-	case !d.state.Up():
+	case !d.state.Stoppable():
 		return d.wrongState("stop", "only a sandbox that is READY, PAUSED or DRAINING can be stopped")
 	case d.state.Operation == Killing, d.state.Operation == Stopping && !c.Force:
 		return d.wrongState("stop", "it is being stopped already: wait for SANDBOX_STOPPED")
@@ -233,8 +262,10 @@ func (d *decision) wrongState(verb, rule string) error {
 func (s State) label() string {
 	name := strings.TrimPrefix(s.Phase.String(), "SANDBOX_STATE_")
 	switch {
-	case s.Up() && (s.Operation == Stopping || s.Operation == Killing):
+	case s.Stoppable() && (s.Operation == Stopping || s.Operation == Killing):
 		return name + " and stopping"
+	case s.Operation == Restarting:
+		return name + " and being restarted"
 	case s.Operation == Pausing:
 		return name + " and being paused"
 	case s.Operation == Unpausing:
@@ -255,108 +286,12 @@ func (s State) way() string {
 		return "; it takes no more commands before it is stopped"
 	case Failed:
 		return "; it failed: " + s.ErrorMessage
+	case Dormant:
+		if s.ErrorMessage != "" {
+			return "; it could not be made: " + s.ErrorMessage + "; the next use tries again"
+		}
 	}
 	return ""
-}
-
-func (d *decision) serviceReported(c ServiceReported) {
-	kind, state := agboxv1.EventType_SANDBOX_SERVICE_READY, ServiceReady
-	if c.Code != "" {
-		kind, state = agboxv1.EventType_SANDBOX_SERVICE_FAILED, ServiceFailed
-	}
-	if d.state.Services[c.Service] == state {
-		return
-	}
-	d.emit(&event{EventType: kind, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Service{
-		Service: &agboxv1.ServiceEventDetails{ServiceName: c.Service, ErrorCode: c.Code, ErrorMessage: c.Message},
-	}})
-}
-
-func (d *decision) operationDone(ports []*agboxv1.PublishedPort) {
-	details := &agboxv1.SandboxPhaseDetails{Reason: d.state.Reason}
-	switch d.state.Operation {
-	case Creating, Resuming:
-		d.emitPhase(agboxv1.EventType_SANDBOX_READY, Ready, &agboxv1.SandboxPhaseDetails{Ports: ports})
-	case Pausing:
-		d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, details)
-	case Unpausing:
-		d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, &agboxv1.SandboxPhaseDetails{})
-	case Stopping, Killing:
-		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was stopped while the command ran")
-		d.emitPhase(agboxv1.EventType_SANDBOX_STOPPED, Stopped, details)
-	case Removing:
-		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was deleted while the command ran")
-		d.emitPhase(agboxv1.EventType_SANDBOX_DELETED, Deleted, details)
-	}
-}
-
-func (d *decision) commandEnded(c CommandEnded) {
-	r := c.Result
-	d.emit(&event{EventType: agboxv1.EventType_SANDBOX_COMMAND_ENDED, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Command{
-		Command: &agboxv1.CommandEventDetails{
-			ExitCode: r.ExitCode, Signal: r.Signal, ErrorCode: r.Code, ErrorMessage: r.Message,
-			StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended),
-		},
-	}})
-	if !c.Fails || d.state.Operation != NoOperation {
-		return
-	}
-	how := fmt.Sprintf("exit code %d", r.ExitCode)
-	if r.Signal != 0 {
-		how = fmt.Sprintf("signal %d", r.Signal)
-	}
-	if r.Message != "" {
-		how += ": " + r.Message
-	}
-	message := "the sandbox's own command ended with " + how
-	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, message)
-	d.fail(CodeCrashed, message)
-}
-
-func (d *decision) operationFailed(c OperationFailed) {
-	code := c.Code
-	switch c.Operation { // what could not be paused goes on, what could not be unpaused stays
-	case Pausing:
-		d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, &agboxv1.SandboxPhaseDetails{ErrorCode: cmp.Or(code, CodePauseFailed), ErrorMessage: c.Message})
-		return
-	case Unpausing:
-		d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, &agboxv1.SandboxPhaseDetails{ErrorCode: cmp.Or(code, CodePauseFailed), ErrorMessage: c.Message})
-		return
-	}
-	if code == "" {
-		code = map[Operation]string{Creating: CodeCreateFailed, Resuming: CodeResumeFailed,
-			Stopping: CodeStopFailed, Killing: CodeStopFailed, Removing: CodeDeleteFailed}[c.Operation]
-	}
-	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
-		"the sandbox failed while the command ran: "+c.Message)
-	d.fail(code, c.Message)
-}
-
-func (d *decision) fail(code, message string) {
-	d.emitPhase(agboxv1.EventType_SANDBOX_FAILED, Failed,
-		&agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: message})
-}
-
-// endRunning ends every exec that runs, in the order of their ids: none outlives what it ran in.
-func (d *decision) endRunning(state agboxv1.ExecState, code, message string) {
-	for _, id := range slices.Sorted(maps.Keys(d.state.Running)) {
-		d.execEnded(id, ExecResult{State: state, Code: code, Message: message})
-	}
-}
-
-func (d *decision) execEnded(id string, r ExecResult) {
-	kind := agboxv1.EventType_EXEC_FINISHED
-	switch r.State {
-	case agboxv1.ExecState_EXEC_STATE_FAILED:
-		kind = agboxv1.EventType_EXEC_FAILED
-	case agboxv1.ExecState_EXEC_STATE_CANCELLED:
-		kind = agboxv1.EventType_EXEC_CANCELLED
-	}
-	d.emitExec(kind, &agboxv1.ExecEventDetails{
-		ExecId: id, ExitCode: r.ExitCode, Signal: r.Signal, ExecState: r.State,
-		ErrorCode: r.Code, ErrorMessage: r.Message,
-		StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended), Resources: r.Resources,
-	})
 }
 
 func timestamp(t time.Time) *timestamppb.Timestamp {

@@ -21,13 +21,27 @@ func Fold(s State, e *event) State {
 	case agboxv1.EventType_SANDBOX_ACCEPTED:
 		s.Operation = Resuming
 		if s.CreatedAt.IsZero() {
-			s.Operation, s.CreatedAt = Creating, at
+			s.CreatedAt, s.Lazy = at, s.Phase == Dormant
+			s.Operation = Creating
+		} else if s.Lazy {
+			s.Operation = Creating
 		}
-		for name := range s.Services {
-			s.Services = put(s.Services, name, ServiceAgain)
+		if s.Phase == Dormant {
+			s.Operation = NoOperation
 		}
+		s.ErrorCode, s.ErrorMessage, s.Restarts = "", "", 0
+		s.serviceAgain()
+	case agboxv1.EventType_SANDBOX_DORMANT:
+		s.Operation = NoOperation
+		s.ErrorCode, s.ErrorMessage = e.GetSandboxPhase().GetErrorCode(), e.GetSandboxPhase().GetErrorMessage()
+	case agboxv1.EventType_SANDBOX_RESTARTING:
+		s.Operation = Restarting
+		s.Restarts, s.RestartAt = e.GetSandboxPhase().GetRestarts(), e.GetSandboxPhase().GetRestartAt().AsTime()
+		s.serviceAgain()
+	case agboxv1.EventType_SANDBOX_DETACHED:
+		s.Detached = true
 	case agboxv1.EventType_SANDBOX_READY:
-		s.Operation, s.ActiveAt = NoOperation, at
+		s.Operation, s.ActiveAt, s.Lazy = NoOperation, at, false
 		s.Ports, s.CommandEnded = e.GetSandboxPhase().GetPorts(), false
 	case agboxv1.EventType_SANDBOX_SERVICE_READY:
 		s.Services = put(s.Services, e.GetService().GetServiceName(), ServiceReady)
@@ -82,6 +96,13 @@ func Fold(s State, e *event) State {
 		s.Ports = nil
 	}
 	return s
+}
+
+// serviceAgain has every service told of once more.
+func (s *State) serviceAgain() {
+	for name := range s.Services {
+		s.Services = put(s.Services, name, ServiceAgain)
+	}
 }
 
 func duration(d *durationpb.Duration) *time.Duration {

@@ -64,6 +64,10 @@ var states = []struct {
 	{"unpausing", paused(lifecycle.Unpause{})},
 	{"draining", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Drain{})},
 	{"killing", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Stop{}, lifecycle.Stop{Force: true})},
+	{"dormant", []lifecycle.Command{lifecycle.Create{Lazy: true}}},
+	{"making", []lifecycle.Command{lifecycle.Create{Lazy: true}, lifecycle.Use{}}},
+	{"restarting", ready(lifecycle.Died{Restarts: again})},
+	{"halting", ready(lifecycle.Died{Restarts: again}, lifecycle.Stop{})},
 	{"failed", []lifecycle.Command{lifecycle.Create{}, lifecycle.OperationFailed{Operation: lifecycle.Creating, Message: "no image"}}},
 	{"deleting", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Delete{Reason: "delete_requested"})},
 	{"deleted", ready(lifecycle.Delete{Reason: "delete_requested"}, lifecycle.OperationDone{Operation: lifecycle.Removing})},
@@ -81,6 +85,8 @@ func stopped(more ...lifecycle.Command) []lifecycle.Command {
 	return append(ready(lifecycle.Stop{Reason: "idle_ttl"}, lifecycle.OperationDone{Operation: lifecycle.Stopping}), more...)
 }
 
+var again = lifecycle.Restarts{Max: 3, Backoff: time.Second}
+
 var finished = lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 7}
 
 // What each command does in each state: the events it brings about, "-" for none, or the refusal.
@@ -89,14 +95,19 @@ var decisions = []struct {
 	want    map[string]string // "*" stands for the states that are not named
 }{
 	{lifecycle.Create{}, map[string]string{"none": "ACCEPTED", "*": "refused: exists"}},
-	{lifecycle.Resume{}, map[string]string{"none": "refused: not found", "stopped": "ACCEPTED", "*": "refused: invalid state"}},
+	{lifecycle.Create{Lazy: true}, map[string]string{"none": "ACCEPTED", "*": "refused: exists"}},
+	{lifecycle.Use{}, map[string]string{"none": "refused: not found", "dormant": "ACCEPTED", "*": "-"}},
+	{lifecycle.Detach{}, map[string]string{"none": "refused: not found", "deleting": "refused: invalid state",
+		"deleted": "refused: invalid state", "*": "DETACHED"}},
+	{lifecycle.Resume{}, map[string]string{"none": "refused: not found", "stopped": "ACCEPTED", "dormant": "ACCEPTED", "*": "refused: invalid state"}},
 	{lifecycle.Stop{Reason: "stop_requested"}, map[string]string{
-		"none": "refused: not found", "ready": "STOP_REQUESTED", "running": "STOP_REQUESTED", "ended": "STOP_REQUESTED", "paused": "STOP_REQUESTED", "draining": "STOP_REQUESTED", "*": "refused: invalid state"}},
+		"none": "refused: not found", "ready": "STOP_REQUESTED", "running": "STOP_REQUESTED", "ended": "STOP_REQUESTED", "paused": "STOP_REQUESTED", "draining": "STOP_REQUESTED",
+		"restarting": "STOP_REQUESTED", "*": "refused: invalid state"}},
 	{lifecycle.Delete{Reason: "delete_requested"}, map[string]string{
 		"none": "refused: not found", "deleting": "-", "deleted": "-", "*": "DELETE_REQUESTED"}},
 	{lifecycle.Stop{Force: true}, map[string]string{
 		"none": "refused: not found", "ready": "STOP_REQUESTED", "running": "STOP_REQUESTED", "ended": "STOP_REQUESTED",
-		"paused": "STOP_REQUESTED", "draining": "STOP_REQUESTED", "stopping": "STOP_REQUESTED", "*": "refused: invalid state"}},
+		"paused": "STOP_REQUESTED", "draining": "STOP_REQUESTED", "stopping": "STOP_REQUESTED", "restarting": "STOP_REQUESTED", "halting": "STOP_REQUESTED", "*": "refused: invalid state"}},
 	{lifecycle.Pause{}, map[string]string{"none": "refused: not found",
 		"ready": "PAUSE_REQUESTED", "running": "PAUSE_REQUESTED", "ended": "PAUSE_REQUESTED", "*": "refused: invalid state"}},
 	{lifecycle.Unpause{}, map[string]string{"none": "refused: not found", "paused": "UNPAUSE_REQUESTED", "*": "refused: invalid state"}},
@@ -117,25 +128,34 @@ var decisions = []struct {
 		"ready": "EXEC_STARTED", "running": "refused: exec exists", "ended": "refused: exec exists", "*": "refused: not ready"}},
 	{lifecycle.CancelExec{ExecID: "exec-1"}, map[string]string{
 		"running": "-", "ended": "-", "stopping": "-", "deleting": "-", "pausing": "-", "paused": "-", "unpausing": "-", "draining": "-", "killing": "-", "*": "refused: exec not running"}},
-	{lifecycle.Preparing{Phase: "materialize"}, map[string]string{"creating": "PREPARING", "resuming": "PREPARING", "*": "-"}},
+	{lifecycle.Preparing{Phase: "materialize"}, map[string]string{"creating": "PREPARING", "resuming": "PREPARING", "making": "PREPARING", "restarting": "PREPARING", "halting": "PREPARING", "*": "-"}},
 	{lifecycle.ServiceReported{Service: "db"}, map[string]string{
+		"making": "SERVICE_READY", "restarting": "SERVICE_READY", "halting": "SERVICE_READY",
 		"creating": "SERVICE_READY", "resuming": "SERVICE_READY", "ready": "SERVICE_READY", "running": "SERVICE_READY", "ended": "SERVICE_READY",
 		"stopping": "SERVICE_READY", "pausing": "SERVICE_READY", "paused": "SERVICE_READY", "unpausing": "SERVICE_READY", "draining": "SERVICE_READY", "killing": "SERVICE_READY", "*": "-"}},
 	{lifecycle.ServiceReported{Service: "db", Code: "UNHEALTHY"}, map[string]string{
+		"making": "SERVICE_FAILED", "restarting": "SERVICE_FAILED", "halting": "SERVICE_FAILED",
 		"creating": "SERVICE_FAILED", "resuming": "SERVICE_FAILED", "ready": "SERVICE_FAILED", "running": "SERVICE_FAILED", "ended": "SERVICE_FAILED",
 		"stopping": "SERVICE_FAILED", "pausing": "SERVICE_FAILED", "paused": "SERVICE_FAILED", "unpausing": "SERVICE_FAILED", "draining": "SERVICE_FAILED", "killing": "SERVICE_FAILED", "*": "-"}},
-	{lifecycle.OperationDone{Operation: lifecycle.Creating}, map[string]string{"creating": "READY", "*": "-"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Creating}, map[string]string{"creating": "READY", "making": "READY", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Resuming}, map[string]string{"resuming": "READY", "*": "-"}},
-	{lifecycle.OperationDone{Operation: lifecycle.Stopping}, map[string]string{"stopping": "EXEC_CANCELLED STOPPED", "*": "-"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Restarting}, map[string]string{"restarting": "READY", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Restarting}, map[string]string{"restarting": "FAILED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Restarting, Restarts: again}, map[string]string{"restarting": "RESTARTING", "*": "-"}},
+	{lifecycle.OperationDone{Operation: lifecycle.Stopping}, map[string]string{"stopping": "EXEC_CANCELLED STOPPED", "halting": "STOPPED", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Removing}, map[string]string{"deleting": "EXEC_CANCELLED DELETED", "*": "-"}},
-	{lifecycle.OperationFailed{Operation: lifecycle.Creating}, map[string]string{"creating": "FAILED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Creating}, map[string]string{"creating": "FAILED", "making": "DORMANT", "*": "-"}},
 	{lifecycle.OperationFailed{Operation: lifecycle.Resuming}, map[string]string{"resuming": "FAILED", "*": "-"}},
-	{lifecycle.OperationFailed{Operation: lifecycle.Stopping}, map[string]string{"stopping": "EXEC_FAILED FAILED", "*": "-"}},
+	{lifecycle.OperationFailed{Operation: lifecycle.Stopping}, map[string]string{"stopping": "EXEC_FAILED FAILED", "halting": "FAILED", "*": "-"}},
 	{lifecycle.OperationFailed{Operation: lifecycle.Removing}, map[string]string{"deleting": "EXEC_FAILED FAILED", "*": "-"}},
 	{lifecycle.OperationDone{}, map[string]string{"*": "-"}},
 	{lifecycle.OperationFailed{}, map[string]string{"*": "-"}},
 	{lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"}, map[string]string{
 		"ready": "FAILED", "running": "EXEC_FAILED FAILED", "ended": "EXEC_FAILED FAILED", "paused": "EXEC_FAILED FAILED", "draining": "EXEC_FAILED FAILED", "*": "-"}},
+	{lifecycle.Died{Code: "CONTAINER_NOT_RUNNING", Restarts: again}, map[string]string{
+		"ready": "RESTARTING", "running": "EXEC_FAILED RESTARTING", "ended": "EXEC_FAILED RESTARTING", "paused": "EXEC_FAILED FAILED", "draining": "EXEC_FAILED FAILED", "*": "-"}},
+	{lifecycle.CommandEnded{Result: finished, Fails: true, Restarts: again}, map[string]string{
+		"ready": "COMMAND_ENDED RESTARTING", "running": "COMMAND_ENDED EXEC_FAILED RESTARTING", "ended": "-", "stopping": "COMMAND_ENDED", "paused": "COMMAND_ENDED EXEC_FAILED FAILED", "draining": "COMMAND_ENDED EXEC_FAILED FAILED", "pausing": "COMMAND_ENDED", "unpausing": "COMMAND_ENDED", "killing": "COMMAND_ENDED", "*": "-"}},
 	{lifecycle.CommandEnded{Result: finished, Fails: true}, map[string]string{
 		"ready": "COMMAND_ENDED FAILED", "running": "COMMAND_ENDED EXEC_FAILED FAILED", "ended": "-", "stopping": "COMMAND_ENDED", "paused": "COMMAND_ENDED EXEC_FAILED FAILED", "draining": "COMMAND_ENDED EXEC_FAILED FAILED", "pausing": "COMMAND_ENDED", "unpausing": "COMMAND_ENDED", "killing": "COMMAND_ENDED", "*": "-"}},
 	{lifecycle.CommandEnded{Result: finished}, map[string]string{
@@ -290,5 +310,64 @@ func TestDeadlinesAreExtended(t *testing.T) {
 	s.must(t, lifecycle.Extend{ExpiresAt: &time.Time{}})
 	if !s.state.Extended || !s.state.ExpiresAt.IsZero() {
 		t.Errorf("a deadline that was taken away is %v", s.state.ExpiresAt)
+	}
+}
+
+// TestRestarts: each one in a row waits twice as long, up to a limit, and so many are tried; a sandbox that was steady
+// begins anew.
+func TestRestarts(t *testing.T) {
+	died := lifecycle.Died{Code: "X", Message: "gone", Restarts: lifecycle.Restarts{Max: 3, Backoff: 2 * time.Minute}}
+	up := lifecycle.OperationDone{Operation: lifecycle.Restarting}
+	s := newSandbox().must(t, ready()...)
+	for n, wait := range []time.Duration{2 * time.Minute, 4 * time.Minute, 5 * time.Minute} {
+		s.must(t, died)
+		last := s.log[len(s.log)-1].GetSandboxPhase()
+		if s.state.Restarts != uint32(n+1) || s.state.RestartAt.Sub(s.now) != wait || s.state.Phase != lifecycle.Pending ||
+			last.Restarts != uint32(n+1) || !last.RestartAt.AsTime().Equal(s.state.RestartAt) || last.ErrorCode != "X" || last.ErrorMessage != "gone" {
+			t.Errorf("restart %d is %v, state %+v", n+1, last, s.state)
+		}
+		s.must(t, up)
+	}
+	steady := *s
+	s.must(t, died)
+	if s.state.Phase != lifecycle.Failed || !strings.Contains(s.state.ErrorMessage, "gone (after 3 restarts in a row)") {
+		t.Errorf("after its last restart the sandbox is %+v", s.state)
+	}
+	steady.now = steady.now.Add(10 * time.Minute)
+	if steady.must(t, died); steady.state.Restarts != 1 {
+		t.Errorf("the restart of a steady sandbox is %d", steady.state.Restarts)
+	}
+	steady.must(t, lifecycle.Stop{}, lifecycle.OperationDone{Operation: lifecycle.Stopping}, lifecycle.Resume{})
+	if steady.state.Restarts != 0 {
+		t.Errorf("after a resume there were %d restarts", steady.state.Restarts)
+	}
+}
+
+// TestDormant: every failure is told, and the next use tries again.
+func TestDormant(t *testing.T) {
+	failed := lifecycle.OperationFailed{Operation: lifecycle.Creating, Message: "no image"}
+	s := newSandbox().must(t, lifecycle.Create{Lazy: true}, lifecycle.Use{}, failed)
+	if _, err := s.do(lifecycle.StartExec{ExecID: "exec-1"}); err == nil || !strings.Contains(err.Error(), "no image; the next use tries again") {
+		t.Errorf("an exec is refused with %v", err)
+	}
+	if s.state.ErrorCode != lifecycle.CodeCreateFailed || s.state.ErrorMessage != "no image" || s.state.Phase != lifecycle.Dormant {
+		t.Errorf("the state is %+v", s.state)
+	}
+	s.must(t, lifecycle.Resume{})
+	if s.state.ErrorCode != "" || s.state.ErrorMessage != "" || s.state.Operation != lifecycle.Creating {
+		t.Errorf("during the next try the state is %+v", s.state)
+	}
+	s.must(t, lifecycle.OperationDone{Operation: lifecycle.Creating}, lifecycle.Stop{}, lifecycle.OperationDone{Operation: lifecycle.Stopping}, lifecycle.Resume{})
+	if s.state.Lazy || s.state.Operation != lifecycle.Resuming {
+		t.Errorf("after it was made a resume leads to %+v", s.state)
+	}
+}
+
+// TestOutOfMemory: the end of the own command for want of memory has a code of its own.
+func TestOutOfMemory(t *testing.T) {
+	result := lifecycle.ExecResult{Signal: 9, ExitCode: 137, Resources: &agboxv1.ExecResources{Oom: true}}
+	s := newSandbox().must(t, ready(lifecycle.CommandEnded{Result: result, Fails: true})...)
+	if s.state.ErrorCode != lifecycle.CodeOutOfMemory || !strings.Contains(s.state.ErrorMessage, "out of memory") {
+		t.Errorf("FAILED says %s: %s", s.state.ErrorCode, s.state.ErrorMessage)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 func anyCommand(t *rapid.T) lifecycle.Command {
 	exec := rapid.SampledFrom([]string{"exec-1", "exec-2", "exec-3"}).Draw(t, "exec")
-	operation := lifecycle.Operation(rapid.IntRange(0, int(lifecycle.Killing)).Draw(t, "operation"))
+	operation := lifecycle.Operation(rapid.IntRange(0, int(lifecycle.Restarting)).Draw(t, "operation"))
 	return rapid.SampledFrom([]lifecycle.Command{
 		lifecycle.Create{}, lifecycle.Resume{}, lifecycle.Stop{Reason: "stop_requested"}, lifecycle.Delete{Reason: "delete_requested"},
 		lifecycle.StartExec{ExecID: exec}, lifecycle.CancelExec{ExecID: exec},
@@ -23,6 +23,8 @@ func anyCommand(t *rapid.T) lifecycle.Command {
 		lifecycle.OperationFailed{Operation: operation, Message: "m"}, lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"},
 		lifecycle.Quarantined{Message: "crashed"}, lifecycle.Stop{Force: true},
 		lifecycle.Pause{}, lifecycle.Unpause{}, lifecycle.Drain{Until: start}, lifecycle.DrainExpired{}, lifecycle.Extend{ExpiresAt: &start},
+		lifecycle.Create{Lazy: true}, lifecycle.Use{}, lifecycle.Detach{}, lifecycle.Died{Code: "X", Restarts: again},
+		lifecycle.OperationFailed{Operation: operation, Restarts: again}, lifecycle.CommandEnded{Result: finished, Fails: true, Restarts: again},
 		lifecycle.ServiceReported{Service: exec, Code: "X"}, lifecycle.CommandEnded{Result: finished, Fails: exec == "exec-1"},
 	}).Draw(t, "command")
 }

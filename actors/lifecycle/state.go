@@ -22,6 +22,7 @@ const (
 	Deleted  = agboxv1.SandboxState_SANDBOX_STATE_DELETED
 	Paused   = agboxv1.SandboxState_SANDBOX_STATE_PAUSED
 	Draining = agboxv1.SandboxState_SANDBOX_STATE_DRAINING
+	Dormant  = agboxv1.SandboxState_SANDBOX_STATE_DORMANT
 )
 
 // Operation is the work on the runtime that the log has announced and not yet seen the end of. It is what a
@@ -38,10 +39,12 @@ const (
 	Unpausing
 	// Killing is Stopping without grace.
 	Killing
+	// Restarting halts a sandbox that has crashed and, at RestartAt, resumes it.
+	Restarting
 )
 
 func (o Operation) String() string {
-	return [...]string{"none", "create", "resume", "stop", "delete", "pause", "unpause", "kill"}[o]
+	return [...]string{"none", "create", "resume", "stop", "delete", "pause", "unpause", "kill", "restart"}[o]
 }
 
 // ServiceState is what the log tells of a service.
@@ -75,9 +78,12 @@ const (
 //
 // Pause leads from READY to PAUSED (over Pausing), Unpause back (over Unpausing); a Stop can come in both. Drain leads from
 // READY to DRAINING, which refuses execs and, when the last one has ended or its time is over, goes on as after a Stop.
-// A Stop with Force replaces one that is under way. Extend changes no phase.
+// A Stop with Force replaces one that is under way. Extend and Detach change no phase.
 //
-// Died, or a CommandEnded that fails, leads from READY to FAILED; Quarantined does from every state but DELETED. An
+// A lazy Create leads to DORMANT, and Use or Resume from there to PENDING (Creating); when that fails it is DORMANT again.
+//
+// Died, or a CommandEnded that fails, leads from READY to FAILED, or with Restarts left to PENDING (Restarting), which a
+// Stop ends like a READY; Quarantined leads to FAILED from every state but DELETED. An
 // operation that ends after a Delete was accepted changes nothing: the log is in DELETING by then. Commands that do not
 // fit are refused; facts that come too late are ignored.
 type State struct {
@@ -111,6 +117,22 @@ type State struct {
 	Extended  bool
 	ExpiresAt time.Time
 	IdleTTL   *time.Duration
+	// Lazy: the sandbox was created so and never made. Detached: it has no lease any more.
+	Lazy     bool
+	Detached bool
+	// Restarts counts those in a row, the one at RestartAt included.
+	Restarts  uint32
+	RestartAt time.Time
+}
+
+// Made reports whether anything of the sandbox can be in the runtime.
+func (s State) Made() bool {
+	return s.Phase != None && s.Phase != Dormant && s.Phase != Deleted
+}
+
+// Stoppable reports whether the sandbox runs or is to run again by itself.
+func (s State) Stoppable() bool {
+	return s.Up() || s.Phase == Pending && (s.Operation == Restarting || s.Operation == Stopping || s.Operation == Killing)
 }
 
 // Up reports whether the sandbox's containers should exist and run, be it frozen.

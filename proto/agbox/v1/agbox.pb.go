@@ -1444,7 +1444,7 @@ type SandboxHandle struct {
 	Labels            map[string]string      `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	CreatedAt         *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	Image             string                 `protobuf:"bytes,8,opt,name=image,proto3" json:"image,omitempty"`
-	// Set while the sandbox is FAILED.
+	// Set while the sandbox is FAILED, or DORMANT because it could not be made.
 	ErrorCode      string                 `protobuf:"bytes,9,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
 	ErrorMessage   string                 `protobuf:"bytes,10,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
 	StateChangedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=state_changed_at,json=stateChangedAt,proto3" json:"state_changed_at,omitempty"`

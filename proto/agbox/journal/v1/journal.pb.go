@@ -51,6 +51,10 @@ type Checkpoint struct {
 	Extended      bool                   `protobuf:"varint,16,opt,name=extended,proto3" json:"extended,omitempty"`
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	IdleTtl       *durationpb.Duration   `protobuf:"bytes,18,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	Lazy          bool                   `protobuf:"varint,19,opt,name=lazy,proto3" json:"lazy,omitempty"`
+	Detached      bool                   `protobuf:"varint,20,opt,name=detached,proto3" json:"detached,omitempty"`
+	Restarts      uint32                 `protobuf:"varint,21,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	RestartAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=restart_at,json=restartAt,proto3" json:"restart_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -211,6 +215,34 @@ func (x *Checkpoint) GetIdleTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *Checkpoint) GetLazy() bool {
+	if x != nil {
+		return x.Lazy
+	}
+	return false
+}
+
+func (x *Checkpoint) GetDetached() bool {
+	if x != nil {
+		return x.Detached
+	}
+	return false
+}
+
+func (x *Checkpoint) GetRestarts() uint32 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *Checkpoint) GetRestartAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RestartAt
+	}
+	return nil
+}
+
 // ExecEnd tells where the end of an exec is recorded.
 type ExecEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -313,7 +345,7 @@ var File_agbox_journal_v1_journal_proto protoreflect.FileDescriptor
 
 const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\a\n" +
+	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\b\n" +
 	"\n" +
 	"Checkpoint\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12,\n" +
@@ -339,7 +371,12 @@ const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\bextended\x18\x10 \x01(\bR\bextended\x129\n" +
 	"\n" +
 	"expires_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x124\n" +
-	"\bidle_ttl\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x1aV\n" +
+	"\bidle_ttl\x18\x12 \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x12\x12\n" +
+	"\x04lazy\x18\x13 \x01(\bR\x04lazy\x12\x1a\n" +
+	"\bdetached\x18\x14 \x01(\bR\bdetached\x12\x1a\n" +
+	"\brestarts\x18\x15 \x01(\rR\brestarts\x129\n" +
+	"\n" +
+	"restart_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\trestartAt\x1aV\n" +
 	"\fRunningEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01\x1a;\n" +
@@ -390,12 +427,13 @@ var file_agbox_journal_v1_journal_proto_depIdxs = []int32{
 	6,  // 8: agbox.journal.v1.Checkpoint.drain_until:type_name -> google.protobuf.Timestamp
 	6,  // 9: agbox.journal.v1.Checkpoint.expires_at:type_name -> google.protobuf.Timestamp
 	8,  // 10: agbox.journal.v1.Checkpoint.idle_ttl:type_name -> google.protobuf.Duration
-	6,  // 11: agbox.journal.v1.Checkpoint.RunningEntry.value:type_name -> google.protobuf.Timestamp
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	6,  // 11: agbox.journal.v1.Checkpoint.restart_at:type_name -> google.protobuf.Timestamp
+	6,  // 12: agbox.journal.v1.Checkpoint.RunningEntry.value:type_name -> google.protobuf.Timestamp
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_agbox_journal_v1_journal_proto_init() }

@@ -1,0 +1,149 @@
+package lifecycle
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+func (d *decision) serviceReported(c ServiceReported) {
+	kind, state := agboxv1.EventType_SANDBOX_SERVICE_READY, ServiceReady
+	if c.Code != "" {
+		kind, state = agboxv1.EventType_SANDBOX_SERVICE_FAILED, ServiceFailed
+	}
+	if d.state.Services[c.Service] == state {
+		return
+	}
+	d.emit(&event{EventType: kind, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Service{
+		Service: &agboxv1.ServiceEventDetails{ServiceName: c.Service, ErrorCode: c.Code, ErrorMessage: c.Message},
+	}})
+}
+
+func (d *decision) operationDone(ports []*agboxv1.PublishedPort) {
+	details := &agboxv1.SandboxPhaseDetails{Reason: d.state.Reason}
+	switch d.state.Operation {
+	case Creating, Resuming, Restarting:
+		d.emitPhase(agboxv1.EventType_SANDBOX_READY, Ready, &agboxv1.SandboxPhaseDetails{Ports: ports})
+	case Pausing:
+		d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, details)
+	case Unpausing:
+		d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, &agboxv1.SandboxPhaseDetails{})
+	case Stopping, Killing:
+		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was stopped while the command ran")
+		d.emitPhase(agboxv1.EventType_SANDBOX_STOPPED, Stopped, details)
+	case Removing:
+		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was deleted while the command ran")
+		d.emitPhase(agboxv1.EventType_SANDBOX_DELETED, Deleted, details)
+	}
+}
+
+func (d *decision) commandEnded(c CommandEnded) {
+	r := c.Result
+	d.emit(&event{EventType: agboxv1.EventType_SANDBOX_COMMAND_ENDED, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Command{
+		Command: &agboxv1.CommandEventDetails{
+			ExitCode: r.ExitCode, Signal: r.Signal, ErrorCode: r.Code, ErrorMessage: r.Message,
+			StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended),
+		},
+	}})
+	if !c.Fails || d.state.Operation != NoOperation {
+		return
+	}
+	how := fmt.Sprintf("exit code %d", r.ExitCode)
+	if r.Signal != 0 {
+		how = fmt.Sprintf("signal %d", r.Signal)
+	}
+	if r.Message != "" {
+		how += ": " + r.Message
+	}
+	code, message := CodeCrashed, "the sandbox's own command ended with "+how
+	if r.Resources.GetOom() {
+		code, message = CodeOutOfMemory, message+", out of memory"
+	}
+	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, message)
+	d.crash(code, message, c.Restarts)
+}
+
+const (
+	// steadyAfter is how long a sandbox has to be READY for its next crash to count as the first.
+	steadyAfter = 10 * time.Minute
+	maxBackoff  = 5 * time.Minute
+)
+
+// crash is the end of a sandbox, unless it may be restarted. Who paused or drained it did not ask for a new life.
+func (d *decision) crash(code, message string, restarts Restarts) {
+	n := d.state.Restarts + 1
+	if d.state.Phase == Ready && d.now.Sub(d.state.ChangedAt) >= steadyAfter {
+		n = 1
+	}
+	if n > restarts.Max || d.state.Phase != Ready && d.state.Operation != Restarting {
+		if d.state.Restarts > 0 {
+			message += fmt.Sprintf(" (after %d restarts in a row)", d.state.Restarts)
+		}
+		d.fail(code, message)
+		return
+	}
+	wait := restarts.Backoff
+	for i := uint32(1); i < n && wait < maxBackoff; i++ {
+		wait *= 2
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_RESTARTING, Pending, &agboxv1.SandboxPhaseDetails{
+		ErrorCode: code, ErrorMessage: message, Restarts: n, RestartAt: timestamp(d.now.Add(min(wait, maxBackoff))),
+	})
+}
+
+func (d *decision) operationFailed(c OperationFailed) {
+	code := c.Code
+	switch c.Operation { // what could not be paused goes on, what could not be unpaused stays
+	case Pausing:
+		d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, &agboxv1.SandboxPhaseDetails{ErrorCode: cmp.Or(code, CodePauseFailed), ErrorMessage: c.Message})
+		return
+	case Unpausing:
+		d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, &agboxv1.SandboxPhaseDetails{ErrorCode: cmp.Or(code, CodePauseFailed), ErrorMessage: c.Message})
+		return
+	}
+	if code == "" {
+		code = map[Operation]string{Creating: CodeCreateFailed, Resuming: CodeResumeFailed, Restarting: CodeResumeFailed,
+			Stopping: CodeStopFailed, Killing: CodeStopFailed, Removing: CodeDeleteFailed}[c.Operation]
+	}
+	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
+		"the sandbox failed while the command ran: "+c.Message)
+	switch {
+	case c.Operation == Restarting:
+		d.crash(code, c.Message, c.Restarts)
+	case c.Operation == Creating && d.state.Lazy:
+		d.emitPhase(agboxv1.EventType_SANDBOX_DORMANT, Dormant, &agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: c.Message})
+	default:
+		d.fail(code, c.Message)
+	}
+}
+
+func (d *decision) fail(code, message string) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_FAILED, Failed,
+		&agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: message})
+}
+
+// endRunning ends every exec that runs, in the order of their ids: none outlives what it ran in.
+func (d *decision) endRunning(state agboxv1.ExecState, code, message string) {
+	for _, id := range slices.Sorted(maps.Keys(d.state.Running)) {
+		d.execEnded(id, ExecResult{State: state, Code: code, Message: message})
+	}
+}
+
+func (d *decision) execEnded(id string, r ExecResult) {
+	kind := agboxv1.EventType_EXEC_FINISHED
+	switch r.State {
+	case agboxv1.ExecState_EXEC_STATE_FAILED:
+		kind = agboxv1.EventType_EXEC_FAILED
+	case agboxv1.ExecState_EXEC_STATE_CANCELLED:
+		kind = agboxv1.EventType_EXEC_CANCELLED
+	}
+	d.emitExec(kind, &agboxv1.ExecEventDetails{
+		ExecId: id, ExitCode: r.ExitCode, Signal: r.Signal, ExecState: r.State,
+		ErrorCode: r.Code, ErrorMessage: r.Message,
+		StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended), Resources: r.Resources,
+	})
+}
