@@ -82,9 +82,13 @@ func TestLazyFails(t *testing.T) {
 		synctest.Wait()
 		g.open <- errors.New("no image")
 		uses.Wait()
+		w.runtime.Before = func(context.Context, string) error { return errors.New("still no image") }
+		if err := w.system.Use(t.Context(), "box-1"); !errors.Is(err, lifecycle.ErrNotReady) {
+			t.Errorf("a use alone is answered with %v", err)
+		}
 		w.runtime.Before = nil
 		w.exec("box-1", "exec-1")
-		w.expect("box-1", "ACCEPTED ACCEPTED PREPARING DORMANT ACCEPTED PREPARING READY EXEC_STARTED EXEC_FINISHED")
+		w.expect("box-1", "ACCEPTED ACCEPTED PREPARING DORMANT ACCEPTED PREPARING DORMANT ACCEPTED PREPARING READY EXEC_STARTED EXEC_FINISHED")
 	})
 }
 

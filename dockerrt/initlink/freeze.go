@@ -35,6 +35,16 @@ func (l *Link) Freeze(ctx context.Context) error {
 	}
 }
 
+// KeepFrozen is Freeze for an init that confirmed one to an earlier daemon and whose container is paused since: it is not
+// there to confirm it again, and is not waited for.
+func (l *Link) KeepFrozen() { l.wish(true) }
+
+// Away reports whether init is not connected now.
+func (l *Link) Away() bool {
+	p, _ := l.current()
+	return p == nil
+}
+
 // Thaw lets the clocks go on where they stopped; without a Freeze it does nothing. It returns at once and is
 // meant for right after the container was unpaused. An init that connects and says that its clocks stand still is told Thaw
 // unless Freeze was called on this Link, so a daemon that starts anew with a sandbox that is meant to be paused calls Freeze.

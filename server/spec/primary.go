@@ -89,6 +89,15 @@ func (r *resolver) primary() error {
 	if err := validateDuration(field+".max_duration", s.MaxDuration, 0); err != nil {
 		return err
 	}
+	if err := validateDuration(field+".lease.grace", s.Lease.GetGrace(), 0); err != nil {
+		return err
+	}
+	if err := oneOf(ReasonLeaseInvalid, field+".lease.on_end", s.Lease.GetOnEnd(), "delete", "stop"); err != nil {
+		return err
+	}
+	if err := validateRestarts(field+".restart_policy", s.RestartPolicy); err != nil {
+		return err
+	}
 	if err := oneOf(ReasonOnCommandEndInvalid, field+".on_command_end", s.OnCommandEnd, "fail", "keep"); err != nil {
 		return err
 	}
@@ -105,6 +114,16 @@ func (r *resolver) primary() error {
 		return err
 	}
 	return validateNames(field, s)
+}
+
+func validateRestarts(field string, p *agboxv1.RestartPolicy) error {
+	if err := oneOf(ReasonRestartPolicyInvalid, field+".mode", p.GetMode(), "never", "on-failure"); err != nil {
+		return err
+	}
+	if p.GetMode() != "on-failure" && (p.GetMaxRestarts() != 0 || p.GetBackoff() != nil) {
+		return refuse(ReasonRestartPolicyInvalid, field+".mode", "max_restarts and backoff are for mode on-failure; set that or leave them out")
+	}
+	return validateDuration(field+".backoff", p.GetBackoff(), 0)
 }
 
 // oneOf refuses a value that is neither empty nor one of the choices.

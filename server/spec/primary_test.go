@@ -100,6 +100,12 @@ func TestPrimaryRefusals(t *testing.T) {
 		wrong("working_dir in /proc", `working_dir: "/proc/self"`, spec.ReasonWorkingDirInvalid, "working_dir", "/proc"),
 		wrong("on_idle", `on_idle: "nap"`, spec.ReasonOnIdleInvalid, "on_idle", "stop, pause, delete"),
 		wrong("on_expiry", `on_expiry: "nap"`, spec.ReasonOnExpiryInvalid, "on_expiry", "delete, stop"),
+		wrong("lease end", `lease {on_end: "pause"}`, spec.ReasonLeaseInvalid, "lease.on_end", "delete, stop"),
+		wrong("lease grace", `lease {grace {seconds: -1}}`, spec.ReasonDurationNegative, "lease.grace", "negative"),
+		wrong("restart mode", `restart_policy {mode: "always"}`, spec.ReasonRestartPolicyInvalid, "restart_policy.mode", "never, on-failure"),
+		wrong("restarts without mode", `restart_policy {max_restarts: 3}`, spec.ReasonRestartPolicyInvalid, "restart_policy.mode", "on-failure"),
+		wrong("backoff with never", `restart_policy {mode: "never" backoff {}}`, spec.ReasonRestartPolicyInvalid, "restart_policy.mode", "on-failure"),
+		wrong("restart backoff", `restart_policy {mode: "on-failure" backoff {seconds: -1}}`, spec.ReasonDurationNegative, "restart_policy.backoff", "negative"),
 		wrong("on_command_end", `command: "x" on_command_end: "restart"`, spec.ReasonOnCommandEndInvalid, "on_command_end", "fail, keep"),
 		wrong("on_command_end without a command", `on_command_end: "keep"`, spec.ReasonOnCommandEndInvalid, "on_command_end", "no command"),
 

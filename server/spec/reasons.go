@@ -78,6 +78,10 @@ const (
 	ReasonOnIdleInvalid   = "ON_IDLE_INVALID"
 	ReasonOnExpiryInvalid = "ON_EXPIRY_INVALID"
 
+	// What is to happen when nobody holds the sandbox any more, or when it crashes, and does not exist or cannot be.
+	ReasonLeaseInvalid         = "LEASE_INVALID"
+	ReasonRestartPolicyInvalid = "RESTART_POLICY_INVALID"
+
 	// A pull policy that does not exist.
 	ReasonPullPolicyInvalid = "PULL_POLICY_INVALID"
 

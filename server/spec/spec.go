@@ -67,6 +67,11 @@ type Mount struct {
 // Resolve validates the request and returns what to run. It does not change the request. The error is
 // an *Error about the first thing that is wrong.
 func Resolve(req *agboxv1.CreateSandboxRequest, host Host) (*Resolved, error) {
+	return resolve(req, host, func(spec *agboxv1.CreateSpec) (*agboxv1.CreateSpec, error) { return spec, nil })
+}
+
+// resolve has complete add to what the request says.
+func resolve(req *agboxv1.CreateSandboxRequest, host Host, complete func(*agboxv1.CreateSpec) (*agboxv1.CreateSpec, error)) (*Resolved, error) {
 	if id := req.GetSandboxId(); id != "" {
 		if err := ValidateSandboxID("sandbox_id", id); err != nil {
 			return nil, err
@@ -76,7 +81,9 @@ func Resolve(req *agboxv1.CreateSandboxRequest, host Host) (*Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec = Merge(spec, req.GetCreateSpec())
+	if spec, err = complete(Merge(spec, req.GetCreateSpec())); err != nil {
+		return nil, err
+	}
 	if err := validateScalars(spec); err != nil {
 		return nil, err
 	}

@@ -34,18 +34,30 @@ const (
 	stopped  = agboxv1.SandboxState_SANDBOX_STATE_STOPPED
 	deleting = agboxv1.SandboxState_SANDBOX_STATE_DELETING
 	deleted  = agboxv1.SandboxState_SANDBOX_STATE_DELETED
+	paused   = agboxv1.SandboxState_SANDBOX_STATE_PAUSED
+	draining = agboxv1.SandboxState_SANDBOX_STATE_DRAINING
+	dormant  = agboxv1.SandboxState_SANDBOX_STATE_DORMANT
 )
 
-// steps is the contract's order of events, as section 5 tells it.
+// steps is the contract's order of events, as section 5 tells it, with what was added to it. A lazy sandbox is DORMANT once
+// it is accepted; a PENDING one that is to be restarted can be stopped.
 var steps = map[agboxv1.EventType]step{
-	agboxv1.EventType_SANDBOX_ACCEPTED:         {[]agboxv1.SandboxState{none, stopped, failed}, pending, true},
+	agboxv1.EventType_SANDBOX_ACCEPTED:         {[]agboxv1.SandboxState{none, stopped, failed, dormant}, pending, true},
 	agboxv1.EventType_SANDBOX_PREPARING:        {[]agboxv1.SandboxState{pending}, pending, true},
 	agboxv1.EventType_SANDBOX_READY:            {[]agboxv1.SandboxState{pending}, ready, false},
-	agboxv1.EventType_SANDBOX_FAILED:           {[]agboxv1.SandboxState{pending, ready, deleting}, failed, false},
-	agboxv1.EventType_SANDBOX_STOP_REQUESTED:   {[]agboxv1.SandboxState{ready}, ready, true},
-	agboxv1.EventType_SANDBOX_STOPPED:          {[]agboxv1.SandboxState{ready}, stopped, false},
-	agboxv1.EventType_SANDBOX_DELETE_REQUESTED: {[]agboxv1.SandboxState{pending, ready, failed, stopped}, deleting, true},
+	agboxv1.EventType_SANDBOX_FAILED:           {[]agboxv1.SandboxState{pending, ready, paused, draining, deleting}, failed, false},
+	agboxv1.EventType_SANDBOX_STOP_REQUESTED:   {[]agboxv1.SandboxState{ready, paused, draining, pending}, none, true},
+	agboxv1.EventType_SANDBOX_STOPPED:          {[]agboxv1.SandboxState{ready, paused, draining, pending}, stopped, false},
+	agboxv1.EventType_SANDBOX_DELETE_REQUESTED: {[]agboxv1.SandboxState{pending, ready, failed, stopped, paused, draining, dormant}, deleting, true},
 	agboxv1.EventType_SANDBOX_DELETED:          {[]agboxv1.SandboxState{deleting}, deleted, false},
+
+	agboxv1.EventType_SANDBOX_PAUSE_REQUESTED:   {[]agboxv1.SandboxState{ready}, none, true},
+	agboxv1.EventType_SANDBOX_PAUSED:            {[]agboxv1.SandboxState{ready, paused}, paused, false},
+	agboxv1.EventType_SANDBOX_UNPAUSE_REQUESTED: {[]agboxv1.SandboxState{paused}, none, true},
+	agboxv1.EventType_SANDBOX_UNPAUSED:          {[]agboxv1.SandboxState{ready, paused}, ready, false},
+	agboxv1.EventType_SANDBOX_DRAIN_REQUESTED:   {[]agboxv1.SandboxState{ready}, draining, true},
+	agboxv1.EventType_SANDBOX_DORMANT:           {[]agboxv1.SandboxState{pending}, dormant, false},
+	agboxv1.EventType_SANDBOX_RESTARTING:        {[]agboxv1.SandboxState{ready, pending}, pending, true},
 }
 
 // newHistory folds events by rules of its own, and reports where they break the contract.
@@ -76,7 +88,13 @@ func (h *history) add(event *agboxv1.SandboxEvent, report *Report) {
 		if !slices.Contains(step.from, h.state) {
 			report.add(BrokenLog, h.id, "event %d: %s in state %s", event.Sequence, name, h.state)
 		}
-		h.state, h.busy = step.to, step.busy
+		h.busy = step.busy
+		switch {
+		case h.state == none && event.SandboxState == dormant:
+			h.state, h.busy = dormant, false
+		case step.to != none:
+			h.state = step.to
+		}
 		if (h.state == stopped || h.state == failed || h.state == deleted) && len(h.running) > 0 {
 			report.add(BrokenLog, h.id, "event %d: %s while %d execs run", event.Sequence, name, len(h.running))
 		}

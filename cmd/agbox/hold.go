@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) holdCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "hold SANDBOX",
+		Short: "Hold a sandbox's lease until this command ends",
+		Long: `Hold the lease of a sandbox that was created with --lease. The sandbox ends when nobody has held
+it for its grace: however this command ends, kill -9 included, it counts as gone at once. It ends by
+itself when the sandbox is detached or deleted.`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+			hold, err := c.Hold(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			defer hold.Close()
+			a.say("holding %s", args[0])
+			if err := hold.Wait(); err != nil {
+				return err
+			}
+			return ctx.Err()
+		}),
+	}
+}
+
+func (a *app) detachCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "detach SANDBOX",
+		Short: "Let a sandbox with a lease live on without a holder",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+			return c.Detach(ctx, args[0])
+		}),
+	}
+}
