@@ -66,6 +66,12 @@ type (
 	}
 	// Detach takes the sandbox's lease away.
 	Detach struct{}
+	// Unchanged asks for Then of a sandbox that is still in the phase in which it was seen, without having left it.
+	Unchanged struct {
+		Phase Phase
+		Since time.Time
+		Then  Command
+	}
 	// StartExec names an exec id that was never used.
 	StartExec struct{ ExecID string }
 	// CancelExec records nothing by itself: the end of the exec does.
@@ -135,6 +141,7 @@ type ExecResult struct {
 
 func (Create) command()          {}
 func (Use) command()             {}
+func (Unchanged) command()       {}
 func (Detach) command()          {}
 func (Resume) command()          {}
 func (Stop) command()            {}

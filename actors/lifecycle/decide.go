@@ -36,6 +36,11 @@ func (d *decision) decide(c Command) error {
 		return d.create(c)
 	case Use:
 		return d.use()
+	case Unchanged:
+		if d.state.Phase != c.Phase || !d.state.ChangedAt.Equal(c.Since) {
+			return d.wrongState("change", "it is not what it was when it was looked at")
+		}
+		return d.decide(c.Then)
 	case Detach:
 		return d.detach()
 	case Resume:
