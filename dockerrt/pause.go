@@ -5,35 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Pause implements actors.Runtime. Agbox-init is told first, so that no timeout of an exec goes on.
-func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
+func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
+	ctx = d.telling(ctx, sandboxID, "pause", nil)
+	defer step(ctx, "paused", "sandbox")(&err)
 	return reached(passing(ctx, func() error {
 		ctx, cancel := d.write(ctx)
 		defer cancel()
-		if link, err := d.running(sandboxID); err == nil {
-			freezing, cancel := d.read(ctx)
-			err = link.Freeze(freezing)
-			cancel()
-			if err != nil {
-				link.Thaw()
-				return err
-			}
+		if err := d.freeze(ctx, sandboxID); err != nil {
+			return errors.Join(err, d.thaw(ctx, sandboxID))
 		}
 		if alone(spec) { // which needs no list to be found
-			err := done(d.api.ContainerPause(ctx, primaryName(sandboxID)), "already paused")
+			err := d.paused(ctx, sandboxID, d.api.ContainerPause(ctx, primaryName(sandboxID)))
 			if err != nil {
 				d.tellThawed(sandboxID)
 			}
 			return err
 		}
-		err := d.eachContainer(ctx, sandboxID, container.StateRunning, "already paused", d.api.ContainerPause)
+		err := d.eachContainer(ctx, sandboxID, d.api.ContainerPause, d.paused)
 		if err != nil {
 			err = errors.Join(err, d.thaw(ctx, sandboxID)) // all of it or nothing
 		}
@@ -41,15 +39,35 @@ func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.Crea
 	}))
 }
 
+// freeze has the clocks of agbox-init stand still. A daemon that died may have paused the container already, and its
+// agbox-init had confirmed that before.
+func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
+	link, err := d.running(sandboxID)
+	if err != nil {
+		return nil // there is no sandbox to pause, which the engine tells better
+	}
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	if link.Away() {
+		if found, err := d.api.ContainerInspect(ctx, primaryName(sandboxID)); err == nil && found.State.Paused {
+			link.KeepFrozen()
+			return nil
+		}
+	}
+	return link.Freeze(ctx)
+}
+
 // Unpause implements actors.Runtime.
-func (d *Docker) Unpause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
+func (d *Docker) Unpause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
+	ctx = d.telling(ctx, sandboxID, "unpause", nil)
+	defer step(ctx, "unpaused", "sandbox")(&err)
 	return reached(passing(ctx, func() error {
 		if !alone(spec) {
 			return d.thaw(ctx, sandboxID)
 		}
 		ctx, cancel := d.write(ctx)
 		defer cancel()
-		err := done(d.api.ContainerUnpause(ctx, primaryName(sandboxID)), "not paused")
+		err := d.unpaused(ctx, sandboxID, d.api.ContainerUnpause(ctx, primaryName(sandboxID)))
 		if err == nil {
 			d.tellThawed(sandboxID)
 		}
@@ -62,17 +80,39 @@ func alone(spec *agboxv1.CreateSpec) bool {
 	return len(spec.GetRequiredServices())+len(spec.GetOptionalServices()) == 0
 }
 
-// done drops an error that says that what was asked for is so already.
-func done(err error, already string) error {
-	if err != nil && strings.Contains(err.Error(), already) {
+// paused and unpaused drop an error by which the engine says that it is so already, unless agbox-init shows that it is
+// not: an engine that hears late of what it did itself believes in the state before, for a moment (Docker 20.10).
+func (d *Docker) paused(ctx context.Context, sandboxID string, err error) error {
+	if err != nil && strings.Contains(err.Error(), "already paused") && !d.answers(ctx, sandboxID) {
 		return nil
 	}
 	return err
 }
 
+func (d *Docker) unpaused(ctx context.Context, sandboxID string, err error) error {
+	if err != nil && strings.Contains(err.Error(), "not paused") && d.answers(ctx, sandboxID) {
+		return nil
+	}
+	return err
+}
+
+// answerTime is how long an agbox-init that runs takes at most to answer, on a machine that is busy.
+const answerTime = time.Second
+
+// answers reports whether the sandbox's agbox-init runs now.
+func (d *Docker) answers(ctx context.Context, sandboxID string) bool {
+	link, err := d.running(sandboxID)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return errors.Is(link.Signal(ctx, "-", 0), initlink.ErrExecUnknown)
+}
+
 // thaw lets the sandbox's frozen containers go on, and the clocks of its agbox-init.
 func (d *Docker) thaw(ctx context.Context, sandboxID string) error {
-	err := d.eachContainer(ctx, sandboxID, container.StatePaused, "not paused", d.api.ContainerUnpause)
+	err := d.eachContainer(ctx, sandboxID, d.api.ContainerUnpause, d.unpaused)
 	if err == nil {
 		d.tellThawed(sandboxID)
 	}
@@ -89,22 +129,22 @@ func (d *Docker) tellThawed(sandboxID string) {
 	}
 }
 
-// eachContainer does something with every container of the sandbox in a state, all at the same time. Those that say
-// that it is done already do not matter.
-func (d *Docker) eachContainer(ctx context.Context, sandboxID string, state container.ContainerState, already string, do func(context.Context, string) error) error {
-	mine := d.mine(sandboxID)
-	mine.Add("status", state)
+// eachContainer does something with every container of the sandbox that runs or is paused, all at the same time.
+func (d *Docker) eachContainer(ctx context.Context, sandboxID string, do func(context.Context, string) error, settled func(context.Context, string, error) error) error {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
-	list, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: mine})
+	list, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
 	if err != nil {
 		return fmt.Errorf("cannot list containers: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range list {
+		if c.State != container.StateRunning && c.State != container.StatePaused {
+			continue
+		}
 		group.Go(func() error {
 			if err := do(ctx, c.ID); !isNotFound(err) {
-				return done(err, already)
+				return settled(ctx, sandboxID, err)
 			}
 			return nil
 		})
