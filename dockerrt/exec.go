@@ -37,6 +37,8 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 
 func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (initproto.Result, error) {
 	sandboxID, execID := request.SandboxId, request.ExecId
+	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
+	defer in.leave()
 	if recorded, found := d.record(sandboxID, execID); found {
 		return recorded, nil
 	}
@@ -50,7 +52,7 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	if err != nil {
 		return initproto.Result{}, notStarted(err)
 	}
-	record, err := d.layout.openRecord(sandboxID, execID)
+	record, input, err := d.openInput(in, request)
 	if err != nil {
 		stdout.Close()
 		stderr.Close()
@@ -60,8 +62,17 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 		stdout.Close()
 		stderr.Close()
 		record.Close()
+		for _, end := range input {
+			end.Close() // also of none
+		}
 	}
 	defer release()
+	terminal := size(request.Tty)
+	if input[0] == nil && (request.Stdin || terminal != nil) {
+		if err := link.CloseStdin(execID); err != nil {
+			return initproto.Result{}, err
+		}
+	}
 	return link.Exec(ctx, initlink.ExecSpec{
 		ID:        execID,
 		Argv:      request.Command,
@@ -72,8 +83,44 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 		MaxOutput: request.MaxOutputBytes,
 		Grace:     d.config.StopGrace,
 		Files:     [3]*os.File{stdout, stderr, record},
-		OnStarted: func(int) { release() },
+		Stdin:     input,
+		Terminal:  terminal,
+		OnStarted: func(int) {
+			release()
+			in.begin()
+		},
 	})
+}
+
+// openInput opens the file for the result and, after the FIFO was made, both ends of that, which are nil when the command
+// has no input or it was closed for good.
+func (d *Docker) openInput(in *input, request *agboxv1.CreateExecRequest) (record *os.File, ends [2]*os.File, err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	wanted := request.Stdin || request.Tty != nil
+	if wanted {
+		err = in.make(d.layout.recorded(request.SandboxId, request.ExecId))
+	}
+	if err == nil {
+		record, err = d.layout.openRecord(request.SandboxId, request.ExecId)
+	}
+	if err != nil {
+		return nil, ends, err
+	}
+	if !wanted {
+		return record, ends, nil
+	}
+	if ends, err = in.ends(); err != nil {
+		return nil, ends, errors.Join(fmt.Errorf("cannot open the input: %w", err), record.Close())
+	}
+	return record, ends, nil
+}
+
+func size(tty *agboxv1.TerminalSize) *initproto.Size {
+	if tty == nil {
+		return nil
+	}
+	return &initproto.Size{Rows: uint16(tty.Rows), Columns: uint16(tty.Columns)}
 }
 
 func notStarted(err error) error {
@@ -151,6 +198,11 @@ func (d *Docker) ExecRecorded(sandboxID, execID string) {
 	if link != nil {
 		link.Ack(execID)
 	}
+	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
+	defer in.leave()
+	if err := in.end(); err != nil {
+		d.log.Error("the input of an exec that has ended stays behind", "sandbox_id", sandboxID, "exec_id", execID, "error", err)
+	}
 }
 
 // CancelExec implements actors.Runtime.
@@ -170,7 +222,11 @@ func (d *Docker) SignalExec(ctx context.Context, sandboxID, execID string, signa
 	}
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	err = link.Signal(ctx, execID, signal)
+	return notRunning(link.Signal(ctx, execID, signal), execID)
+}
+
+// notRunning puts agbox-init's answer on a command that it does not have into the actors' words.
+func notRunning(err error, execID string) error {
 	switch {
 	case errors.Is(err, initlink.ErrExecEnded):
 		return fmt.Errorf("%w: %s", actors.ErrExecTerminal, execID)

@@ -28,6 +28,15 @@ func (l layout) result(sandboxID, execID string) string {
 	return filepath.Join(l.results(sandboxID), execID)
 }
 
+// stdin is the FIFO of a command that has input.
+func (l layout) stdin(sandboxID, execID string) string { return l.result(sandboxID, execID) + ".stdin" }
+
+// recorded tells whether the file for the exec's result was made.
+func (l layout) recorded(sandboxID, execID string) bool {
+	_, err := os.Lstat(l.result(sandboxID, execID))
+	return err == nil
+}
+
 // make creates the sandbox's directories. Their parents are closed to others; logs and the socket are open to
 // whatever user the sandbox's processes have.
 func (l layout) make(sandboxID string) error {

@@ -31,6 +31,12 @@ func open(t *testing.T, instance string) (*dockerrt.Docker, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	return reopen(t, instance, dir), dir
+}
+
+// reopen is open on the directory of a runtime that was closed.
+func reopen(t *testing.T, instance, dir string) *dockerrt.Docker {
+	t.Helper()
 	d, err := dockerrt.New(t.Context(), dockerrt.Config{
 		Instance: instance, DataDir: dir, InitPath: dockertest.InitBinary(t),
 		Pool: netip.MustParsePrefix("10.217.0.0/20"), SubnetBits: 28,
@@ -40,7 +46,7 @@ func open(t *testing.T, instance string) (*dockerrt.Docker, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	return d, dir
+	return d
 }
 
 func ignore(lifecycle.Command) {}

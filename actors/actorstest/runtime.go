@@ -34,8 +34,12 @@ type Runtime struct {
 	cancels map[string]chan struct{}
 	busy    map[string]string
 	lost    map[string]string
+	inputs  inputs
 	overlap []string
 	watch   chan func(actors.Watcher)
+
+	snapshots snapshots
+	trees     trees
 }
 
 var _ actors.Runtime = (*Runtime)(nil)
@@ -172,7 +176,11 @@ func (r *Runtime) Unpause(ctx context.Context, id string, _ *agboxv1.CreateSpec)
 }
 
 func (r *Runtime) Remove(ctx context.Context, id string) error {
-	return r.operate(ctx, "remove", id, false)
+	if err := r.operate(ctx, "remove", id, false); err != nil {
+		return err
+	}
+	_ = r.DeleteSnapshot(ctx, actors.ForkSnapshotID(id)) // of a fork only
+	return nil
 }
 
 func (r *Runtime) Forget(id string) error {

@@ -228,9 +228,10 @@ type launch struct {
 	argv, env []string
 }
 
-// spawn forks and executes the command in a session, and so a process group, of its own.
-func (l launch) spawn(files [3]int, switchUser bool) (int, error) {
-	sys := &syscall.SysProcAttr{Setsid: true}
+// spawn forks and executes the command in a session, and so a process group, of its own, that
+// descriptor 0 is the terminal of if there is one.
+func (l launch) spawn(files [3]int, switchUser, terminal bool) (int, error) {
+	sys := &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
 	if switchUser {
 		sys.Credential = &syscall.Credential{Uid: l.uid, Gid: l.gid, Groups: l.groups}
 	}

@@ -25,8 +25,10 @@ type execution struct {
 	members  map[int]uint64   // without a tag: pid to start time
 	sessions map[int]struct{} // and the sessions that they were seen in
 
-	streams [2]*stream
-	record  int // descriptor
+	streams  [2]*stream
+	record   int // descriptor
+	keeper   int // descriptor: keeps the input open; -1 for none
+	terminal int // descriptor: the master; -1 for none
 
 	// Of the streams, set when they are drained.
 	written       [2]uint64
@@ -50,6 +52,10 @@ type execution struct {
 	usage            syscall.Rusage
 
 	frame []byte // the encoded Result
+}
+
+func newExecution(id string) *execution {
+	return &execution{id: id, record: -1, keeper: -1, terminal: -1, started: time.Now()}
 }
 
 // deadline is when something is due for the execution, zero when nothing is.

@@ -19,11 +19,12 @@ type pump struct {
 
 	mu      sync.Mutex
 	streams map[int32]*stream
+	typed   map[int32]*stream // by the FIFO that is typed at its terminal
 	drains  []*execution
 	final   chan struct{} // non-nil: empty all pipes, then close it
 }
 
-// stream is one pipe and its log file. The pump closes both at the end of the pipe, which is when
+// stream is one pipe, or the master of a terminal, and its log file. The pump closes both at the end of the pipe, which is when
 // the last process that holds it has gone, not when the command has ended.
 type stream struct {
 	in, out int
@@ -32,13 +33,14 @@ type stream struct {
 	lost    uint64 // could not be written
 	dropped uint64 // beyond the limit
 	open    bool
+	keys    *keys // of a terminal
 }
 
 // pumpBuffer is also what a busy pipe is grown to, so that one wakeup moves that much.
 const pumpBuffer = 256 << 10
 
 func newPump(drained chan<- *execution) (*pump, error) {
-	p := &pump{drained: drained, streams: map[int32]*stream{}}
+	p := &pump{drained: drained, streams: map[int32]*stream{}, typed: map[int32]*stream{}}
 	var err error
 	if p.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
 		return nil, err
@@ -120,10 +122,17 @@ func (p *pump) run() {
 				continue
 			}
 			p.mu.Lock()
-			s := p.streams[event.Fd]
+			s, typed := p.streams[event.Fd], p.typed[event.Fd]
 			p.mu.Unlock()
+			if typed != nil {
+				p.takeKeys(typed)
+				continue
+			}
 			if s == nil {
 				continue
+			}
+			if s.keys != nil && event.Events&syscall.EPOLLOUT != 0 {
+				p.typeKeys(s)
 			}
 			if n := p.move(s, buf); n == defaultPipe {
 				// Full: make room for more at once. Refused when the user has too many.
@@ -153,7 +162,7 @@ func (p *pump) serve(buf []byte) {
 				continue
 			}
 			if s.open {
-				p.moveAtMost(s, buf, pending(s.in))
+				p.moveAtMost(s, buf, s.pending())
 			}
 			e.written[i] = s.written
 			e.lost += s.lost
@@ -163,7 +172,7 @@ func (p *pump) serve(buf []byte) {
 	}
 	for _, s := range all {
 		if s.open {
-			p.moveAtMost(s, buf, pending(s.in))
+			p.moveAtMost(s, buf, s.pending())
 		}
 	}
 	if final != nil {
@@ -222,6 +231,9 @@ func (s *stream) keep(b []byte) []byte {
 
 func (p *pump) drop(s *stream) {
 	s.open = false
+	if s.keys != nil {
+		p.endKeys(s)
+	}
 	p.mu.Lock()
 	delete(p.streams, int32(s.in))
 	p.mu.Unlock()
@@ -229,9 +241,13 @@ func (p *pump) drop(s *stream) {
 	syscall.Close(s.out)
 }
 
-// pending is the number of bytes in a pipe.
-func pending(fd int) int {
+// pending is the number of bytes in the pipe. A terminal does not tell all of what it holds, which is
+// less than the number returned.
+func (s *stream) pending() int {
+	if s.keys != nil {
+		return pumpBuffer
+	}
 	var n int32
-	syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
+	syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(s.in), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
 	return int(n)
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
 )
@@ -37,6 +36,14 @@ func (s *sandbox) receive(r received) {
 	case *initproto.Signal:
 		s.send(encode(s.signal(m)))
 		closeAll(r.fds)
+	case *initproto.Resize:
+		s.send(encode(s.resize(m)))
+		closeAll(r.fds)
+	case *initproto.CloseStdin:
+		if e := s.execs[m.ID]; e != nil {
+			e.closeStdin()
+		}
+		closeAll(r.fds)
 	case *initproto.Freeze:
 		s.clock.freeze()
 		s.send(encode(&initproto.Frozen{}))
@@ -52,22 +59,30 @@ func (s *sandbox) receive(r received) {
 // signal sends a signal to the leader of a command. Its pid is nobody else's until it is reaped.
 func (s *sandbox) signal(m *initproto.Signal) *initproto.Signalled {
 	answer := &initproto.Signalled{Token: m.Token}
-	e := s.execs[m.ID]
-	switch {
-	case e == nil && s.past.frames[m.ID] == nil:
-		answer.Outcome = initproto.SignalExecUnknown
-	case e == nil || e.exited || e.frame != nil:
-		answer.Outcome = initproto.SignalExecEnded
-	default:
-		sig := syscall.Signal(m.Signal)
-		if err := syscall.Kill(e.pid, sig); err != nil {
-			errno, _ := err.(syscall.Errno)
-			answer.Outcome, answer.Errno = initproto.SignalRefused, int(errno)
-		} else if sig == syscall.SIGKILL {
-			e.signalled = true
-		}
+	var e *execution
+	if e, answer.Outcome = s.alive(m.ID); answer.Outcome != initproto.SignalSent {
+		return answer
+	}
+	sig := syscall.Signal(m.Signal)
+	if err := syscall.Kill(e.pid, sig); err != nil {
+		errno, _ := err.(syscall.Errno)
+		answer.Outcome, answer.Errno = initproto.SignalRefused, int(errno)
+	} else if sig == syscall.SIGKILL {
+		e.signalled = true
 	}
 	return answer
+}
+
+// alive finds a command whose leader was not reaped, else tells why there is none.
+func (s *sandbox) alive(id string) (*execution, initproto.SignalOutcome) {
+	switch e := s.execs[id]; {
+	case e == nil && s.past.frames[id] == nil:
+		return nil, initproto.SignalExecUnknown
+	case e == nil || e.exited || e.frame != nil:
+		return nil, initproto.SignalExecEnded
+	default:
+		return e, initproto.SignalSent
+	}
 }
 
 // greet says hello on a new connection and repeats every result that is not acknowledged.
@@ -110,52 +125,48 @@ func (s *sandbox) exec(m *initproto.Exec, fds []int) {
 	}
 	if m.ID == initproto.CommandID {
 		closeAll(fds)
-		unknown := execution{id: m.ID, started: time.Now()}
-		s.send(encode(unknown.failed(&failure{initproto.CodeStartFailed,
+		s.send(encode(newExecution(m.ID).failed(&failure{initproto.CodeStartFailed,
 			"exec: the sandbox has no main command, or it was not started yet, or its result was acknowledged long ago"})))
 		return
 	}
-	if len(fds) != 3 || m.ID == "" {
+	if m.ID == "" {
 		closeAll(fds)
-		warn("exec " + m.ID + " came without its three descriptors, or without an id")
+		warn("an exec came without an id")
 		return
 	}
-	e := &execution{id: m.ID, record: fds[2], grace: m.Grace, started: time.Now()}
+	d, complete := assign(m.Roles, fds)
+	if !complete {
+		warn("exec " + m.ID + " came without its three descriptors")
+		return
+	}
+	e := newExecution(m.ID)
+	e.record, e.keeper, e.grace = d.record, d.keeper, m.Grace
 	s.execs[m.ID] = e
 	if m.Timeout > 0 {
 		e.timeoutAt = s.clock.now().Add(m.Timeout)
 	}
-	if problem := s.start(e, m, fds[0], fds[1]); problem != nil {
+	if problem := s.start(e, m, d); problem != nil {
 		s.end(e, e.failed(problem))
 		return
 	}
 	s.send(encode(&initproto.Started{ID: e.id, PID: e.pid}))
 }
 
-// start runs the command of m; stdout and stderr are the log files and are taken over.
-func (s *sandbox) start(e *execution, m *initproto.Exec, stdout, stderr int) *failure {
+// start runs the command of m; what d holds for it is taken over.
+func (s *sandbox) start(e *execution, m *initproto.Exec, d descriptors) *failure {
 	l, problem := s.prepare(e, m)
 	if problem != nil {
-		closeAll([]int{stdout, stderr})
+		closeAll([]int{d.stdout, d.stderr, d.stdin})
 		return problem
 	}
-	files := [3]int{s.null, -1, -1}
-	for i, out := range []int{stdout, stderr} {
-		var err error
-		if e.streams[i], files[i+1], err = s.pump.attach(out, m.MaxOutput, l.uid, l.gid); err != nil {
-			// The pump meets the end of a pipe whose write end is closed, and closes the rest.
-			if i == 0 {
-				syscall.Close(stderr)
-			} else {
-				syscall.Close(files[1])
-			}
-			return &failure{initproto.CodeStartFailed, "exec: no pipe for the output: " + err.Error()}
-		}
+	files, mine, problem := s.connect(e, m, d, l.account)
+	if problem != nil {
+		return problem
 	}
 	// Nothing is reaped between the fork and the entry in leaders: it is this goroutine that reaps.
 	e.tag, e.oomKills = s.tags.next(), s.oom.kills()
-	pid, err := l.spawn(files, s.canSwap)
-	closeAll(files[1:])
+	pid, err := l.spawn(files, s.canSwap, m.Terminal != nil)
+	closeAll(mine)
 	if err != nil {
 		return startFailure(err, l.path, l.dir, l.account)
 	}
@@ -179,6 +190,9 @@ func (s *sandbox) prepare(e *execution, m *initproto.Exec) (l launch, problem *f
 	}
 	if problem == nil {
 		l.env, problem = environment(s.environ, m.Env, l.account, s.rootHome)
+	}
+	if _, named := getenv(l.env, "TERM"); problem == nil && m.Terminal != nil && !named {
+		l.env = append(l.env, "TERM=xterm-256color")
 	}
 	if problem == nil {
 		l.dir, problem = directory(m.Cwd, s.workdir)
@@ -258,7 +272,8 @@ func (s *sandbox) startPrimary(fds []int) {
 	}
 	closeAll(fds[files:])
 	s.booted = true
-	e := &execution{primary: true, started: time.Now()}
+	e := newExecution("")
+	e.primary = true
 	argv, what := s.command, "command"
 	waits := len(s.entrypoint) > 0 && !(len(s.command) > 0 && s.isProgram(s.entrypoint))
 	switch {
@@ -281,7 +296,8 @@ func (s *sandbox) startPrimary(fds []int) {
 	said, _ := syscall.Dup(fds[1])
 	syscall.CloseOnExec(said)
 	defer syscall.Close(said)
-	if problem := s.start(e, &initproto.Exec{Argv: argv}, fds[0], fds[1]); problem != nil {
+	d := descriptors{stdout: fds[0], stderr: fds[1], record: -1, stdin: -1, keeper: -1}
+	if problem := s.start(e, &initproto.Exec{Argv: argv}, d); problem != nil {
 		syscall.Write(said, []byte("agbox-init: "+what+": "+problem.message+"\n"))
 		s.end(e, e.failed(problem))
 		return

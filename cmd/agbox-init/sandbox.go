@@ -260,6 +260,11 @@ func (s *sandbox) settleCancelled() {
 // end makes r the result of e, on disk first.
 func (s *sandbox) end(e *execution, r *initproto.Result) {
 	delete(s.running, e)
+	e.closeStdin()
+	if e.terminal >= 0 {
+		syscall.Close(e.terminal)
+		e.terminal = -1
+	}
 	if e.id != "" {
 		writeRecord(e.record, r)
 		e.frame = slices.Clone(encode(r)) // kept for long, so without spare capacity

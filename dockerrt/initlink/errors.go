@@ -12,6 +12,8 @@ var (
 	// ErrSignalUnknown: the connection was lost before init answered. The signal may or may not have arrived;
 	// it is not sent again.
 	ErrSignalUnknown = errors.New("initlink: connection lost, unknown whether the signal was sent")
+	// ErrNoTerminal: the exec was started without a terminal.
+	ErrNoTerminal = errors.New("initlink: the exec has no terminal")
 	// ErrThawed: Thaw was called while Freeze waited.
 	ErrThawed = errors.New("initlink: thawed meanwhile")
 )

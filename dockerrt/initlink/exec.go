@@ -28,6 +28,11 @@ type ExecSpec struct {
 	// Files are stdout, stderr and the record. They stay the caller's, who may close them once
 	// OnStarted was called or Exec has returned.
 	Files [3]*os.File
+	// Stdin are the read end of the command's input, a blocking one, and a write end that init keeps open until
+	// CloseStdin; nil for an input that is at its end. They are the caller's, as Files.
+	Stdin [2]*os.File
+	// Terminal, unless nil: the command has a terminal of this size, which its input is typed at, and which stdout shows.
+	Terminal *initproto.Size
 	// OnStarted is called at most once, from within Exec, when the command is known to run. Its
 	// argument is the pid inside the sandbox. May be nil.
 	OnStarted func(pid int)
@@ -39,6 +44,7 @@ type call struct {
 	result    *initproto.Result
 	cancelled bool
 	grace     time.Duration
+	closed    bool          // the input, for good
 	wake      chan struct{} // one token: a field above has changed
 	done      chan struct{} // closed when the Exec returns
 }
@@ -59,13 +65,10 @@ func (c *call) poke() {
 // With initproto.CommandID it waits for the main command. That is for after Boot: an init that knows
 // of none answers with a Result whose ErrorCode is CodeStartFailed.
 func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error) {
-	files := spec.Files[:]
-	if spec.ID == initproto.CommandID {
-		files = nil
-	}
+	files, roles := spec.files()
 	frame, err := initproto.Encode(&initproto.Exec{
 		ID: spec.ID, Argv: spec.Argv, Env: spec.Env, Cwd: spec.Cwd, User: spec.User,
-		Timeout: spec.Timeout, Grace: spec.Grace, MaxOutput: spec.MaxOutput,
+		Timeout: spec.Timeout, Grace: spec.Grace, MaxOutput: spec.MaxOutput, Roles: roles, Terminal: spec.Terminal,
 	}, len(files))
 	if err != nil {
 		return initproto.Result{}, fmt.Errorf("initlink: exec %s: arguments and environment are too long: %w", spec.ID, err)
@@ -76,7 +79,7 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 	}
 	defer l.unregister(spec.ID)
 
-	var told, cancelTold *peer // the connections that have heard of this call and of its cancellation
+	var told, cancelTold, closeTold *peer // the connections that have heard of this call, of its cancellation, of its input's end
 	var graceTold time.Duration
 	for {
 		l.mu.Lock()
@@ -100,6 +103,10 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 			p.send(&initproto.Cancel{ID: spec.ID, Grace: now.grace})
 			cancelTold, graceTold = p, now.grace
 		}
+		if p != nil && now.closed && p != closeTold {
+			p.send(&initproto.CloseStdin{ID: spec.ID})
+			closeTold = p
+		}
 		if now.pid != 0 && spec.OnStarted != nil {
 			spec.OnStarted(now.pid)
 			spec.OnStarted = nil
@@ -115,6 +122,18 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 	}
 }
 
+// files are the descriptors to send, and their roles, nil for the three of a command without input.
+func (s *ExecSpec) files() ([]*os.File, []string) {
+	switch {
+	case s.ID == initproto.CommandID:
+		return nil, nil
+	case s.Stdin[0] == nil:
+		return s.Files[:], nil
+	}
+	return append(s.Files[:], s.Stdin[:]...), []string{initproto.RoleStdout, initproto.RoleStderr, initproto.RoleRecord,
+		initproto.RoleStdin, initproto.RoleStdinKeeper}
+}
+
 // register makes a call for the id once there is no other, and returns none but the result when that one brought it.
 func (l *Link) register(ctx context.Context, id string) (*call, initproto.Result, error) {
 	for {
@@ -128,7 +147,9 @@ func (l *Link) register(ctx context.Context, id string) (*call, initproto.Result
 			defer l.mu.Unlock()
 			c := &call{wake: make(chan struct{}, 1), done: make(chan struct{})}
 			c.grace, c.cancelled = l.cancels[id]
+			_, c.closed = l.closes[id]
 			delete(l.cancels, id)
+			delete(l.closes, id)
 			l.calls[id] = c
 			return c, initproto.Result{}, nil
 		}
@@ -151,16 +172,20 @@ func (l *Link) unregister(id string) {
 	if c.cancelled && c.result == nil {
 		l.cancels[id] = c.grace
 	}
+	if c.closed && c.result == nil {
+		l.closes[id] = struct{}{}
+	}
 	delete(l.calls, id)
 	close(c.done)
 }
 
 // Ack tells init that the caller has made the result durable. It never blocks; while init is not
-// connected it is remembered. It also forgets a Cancel of that id.
+// connected it is remembered. It also forgets a Cancel and a CloseStdin of that id.
 func (l *Link) Ack(execID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.cancels, execID)
+	delete(l.closes, execID)
 	if l.peer != nil {
 		l.peer.send(&initproto.Ack{ID: execID})
 	} else {

@@ -39,6 +39,7 @@ type Link struct {
 	changed chan struct{} // closed and replaced whenever peer or what is said of freezing changes
 	calls   map[string]*call
 	cancels map[string]time.Duration // of ids without a call
+	closes  map[string]struct{}      // inputs, of ids without a call
 	acks    map[string]struct{}      // said while init was not connected
 	frozen  bool                     // Freeze was called, and no Thaw since
 }
@@ -57,6 +58,7 @@ func Listen(socketPath string, verify func(ctx context.Context, pid int) error, 
 		path: socketPath, verify: verify, log: log, listener: listener, ctx: ctx, cancel: cancel,
 		changed: make(chan struct{}),
 		calls:   map[string]*call{}, cancels: map[string]time.Duration{}, acks: map[string]struct{}{},
+		closes: map[string]struct{}{},
 	}
 	l.tasks.Go(l.accept)
 	return l, nil
@@ -209,6 +211,11 @@ func (l *Link) install(p *peer) {
 			p.send(&initproto.Cancel{ID: id, Grace: grace})
 		}
 	}
+	for id := range l.closes {
+		if p.known[id] != 0 && l.calls[id] == nil {
+			p.send(&initproto.CloseStdin{ID: id})
+		}
+	}
 	if p.frozen != l.frozen {
 		l.sayFrozen()
 	}
@@ -237,6 +244,7 @@ func (l *Link) dispatch(p *peer, m initproto.Message) {
 		}
 	case *initproto.Result:
 		delete(l.cancels, m.ID)
+		delete(l.closes, m.ID)
 		if c := l.calls[m.ID]; c != nil {
 			c.result = m
 			c.poke()

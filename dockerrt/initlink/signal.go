@@ -16,46 +16,54 @@ import (
 // syscall.Errno when the kernel refused it (EINVAL: no such signal).
 func (l *Link) Signal(ctx context.Context, execID string, signal int) error {
 	p, err := l.await(ctx, nil)
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.ask(ctx, p, func(token uint64) initproto.Message {
+			return &initproto.Signal{Token: token, ID: execID, Signal: signal}
+		})
 	}
+	if err != nil {
+		return fmt.Errorf("signal %d to exec %s: %w", signal, execID, err)
+	}
+	return nil
+}
+
+// ask sends what is answered by Signalled, once.
+func (l *Link) ask(ctx context.Context, p *peer, question func(token uint64) initproto.Message) error {
 	answer := make(chan *initproto.Signalled, 1)
 	l.mu.Lock()
 	p.token++
 	token := p.token
+	var err error
 	p.signals[token] = answer
-	p.send(&initproto.Signal{Token: token, ID: execID, Signal: signal})
+	p.send(question(token))
 	l.mu.Unlock()
 	select {
 	case m := <-answer:
-		return signalled(m, execID, signal)
+		return signalled(m)
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-p.done:
-		err = fmt.Errorf("signal %d to exec %s: %w", signal, execID, ErrSignalUnknown)
+		err = ErrSignalUnknown
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(p.signals, token)
 	select {
 	case m := <-answer: // it came at the same moment
-		return signalled(m, execID, signal)
+		return signalled(m)
 	default:
 		return err
 	}
 }
 
-func signalled(m *initproto.Signalled, execID string, signal int) error {
-	var err error
+func signalled(m *initproto.Signalled) error {
 	switch m.Outcome {
 	case initproto.SignalSent:
 		return nil
 	case initproto.SignalExecUnknown:
-		err = ErrExecUnknown
+		return ErrExecUnknown
 	case initproto.SignalExecEnded:
-		err = ErrExecEnded
-	default:
-		err = syscall.Errno(m.Errno)
+		return ErrExecEnded
 	}
-	return fmt.Errorf("signal %d to exec %s: %w", signal, execID, err)
+	return syscall.Errno(m.Errno)
 }

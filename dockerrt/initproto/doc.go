@@ -11,11 +11,14 @@
 //	Hello{version, booted, execs}  ->          first frame of each connection
 //	                               <-    Boot{} + stdout, stderr, record  once per life of init
 //	Booted{status}                 ->
-//	                               <-    Exec{id, argv, ...} + stdout, stderr, record
+//	                               <-    Exec{id, argv, roles, ...} + descriptors
 //	Started{id, pid}               ->
 //	                               <-    Cancel{id, grace}
 //	                               <-    Signal{token, id, signal}
 //	Signalled{token, outcome}      ->
+//	                               <-    Resize{token, id, size}
+//	Signalled{token, outcome}      ->
+//	                               <-    CloseStdin{id}
 //	                               <-    Freeze{}
 //	Frozen{}                       ->
 //	                               <-    Thaw{}
@@ -26,7 +29,7 @@
 // Exec is start-or-attach: an id that init knows is never started a second time. The main command,
 // which Boot starts, is an exec as well, with the id CommandID; an Exec of that can only attach.
 //
-// Each Signal and each Freeze is answered on the connection that it came by, or never: an answer is
+// Each Signal, each Resize and each Freeze is answered on the connection that it came by, or never: an answer is
 // not repeated. Hello tells whether the clocks stand still, so a daemon that comes back knows which
 // of Freeze and Thaw is missing.
 //
@@ -43,11 +46,17 @@
 // bytes field. Unknown tags are skipped and unknown types come out as Unknown, so either end may be
 // newer than the other; a change that cannot be made by adding tags or types raises Version.
 //
+// # Input and terminals
+//
+// Standard input is a FIFO on the host that the daemon makes. Exec brings both ends of it: the read end becomes the
+// command's, the write end is kept by init so that the input goes on when the daemon dies or a client leaves. Clients
+// write by way of the daemon, which opens the FIFO by its path. CloseStdin, said again after each reconnect as Cancel is, takes
+// init's end away. With a terminal, init makes the pseudo terminal inside the sandbox, and the pump types what comes out of the
+// FIFO and carries what the terminal shows into the stdout file.
+//
+// An init of before roles closes the descriptors of an Exec that has more than three, and never answers it.
+//
 // # Room for more
 //
-// Standard input, a terminal and attaching to a running command need no new layout. Exec gets a
-// repeated field that names the role of each descriptor (absent: stdout, stderr, record); "stdin"
-// and "tty" are further roles, the window size a nested field. Window changes and closing stdin are
-// new types that carry an id, as Cancel does; Attach carries an id and descriptors with roles, which
-// the pump serves beside the log files.
+// A further descriptor of Exec is a role of its own.
 package initproto

@@ -30,6 +30,8 @@ const (
 	TypeFreeze
 	TypeFrozen
 	TypeThaw
+	TypeCloseStdin
+	TypeResize
 )
 
 // Message is one of the message types of this package; nothing else implements it.
@@ -90,7 +92,7 @@ type BootStatus struct {
 	Signal   int
 }
 
-// Exec starts a command, or attaches to it when init knows the id. Descriptors: stdout, stderr, record.
+// Exec starts a command, or attaches to it when init knows the id. Descriptors: those of Roles.
 type Exec struct {
 	ID   string
 	Argv []string
@@ -106,7 +108,23 @@ type Exec struct {
 	// MaxOutput is how many bytes of each of stdout and stderr are written to its file, also by
 	// processes that outlive the command; 0 means no limit. What comes after that is read and dropped.
 	MaxOutput uint64
+	// Roles tell what each descriptor is for, in their order; none means RoleStdout, RoleStderr, RoleRecord. The
+	// descriptor of a role that init does not know is closed.
+	Roles []string
+	// Terminal: the command has one, of that size; what it writes to it goes to stdout.
+	Terminal *Size
 }
+
+// Roles of the descriptors of Exec.
+const (
+	RoleStdout = "stdout"
+	RoleStderr = "stderr"
+	RoleRecord = "record"
+	// RoleStdin is the read end of the command's input, a blocking one, which init does not keep; RoleStdinKeeper is a
+	// write end that it does keep, until CloseStdin or the end of the command, so that the input does not end when the daemon dies.
+	RoleStdin       = "stdin"
+	RoleStdinKeeper = "stdin-keeper"
+)
 
 // Started tells that a command runs, as the answer to each Exec of a running id.
 type Started struct {
@@ -146,6 +164,9 @@ func (*Frozen) Type() Type    { return TypeFrozen }
 func (*Thaw) Type() Type      { return TypeThaw }
 func (m *Unknown) Type() Type { return m.Kind }
 
+func (*CloseStdin) Type() Type { return TypeCloseStdin }
+func (*Resize) Type() Type     { return TypeResize }
+
 func newMessage(t Type) Message {
 	switch t {
 	case TypeHello:
@@ -176,6 +197,10 @@ func newMessage(t Type) Message {
 		return new(Frozen)
 	case TypeThaw:
 		return new(Thaw)
+	case TypeCloseStdin:
+		return new(CloseStdin)
+	case TypeResize:
+		return new(Resize)
 	}
 	return &Unknown{Kind: t}
 }
@@ -264,6 +289,10 @@ func (m *Exec) put(e *encoder) {
 	e.millis(6, m.Timeout)
 	e.millis(7, m.Grace)
 	e.uint(8, m.MaxOutput)
+	e.strs(9, m.Roles)
+	if m.Terminal != nil {
+		e.nested(10, m.Terminal)
+	}
 }
 
 func (m *Exec) set(f field) bool {
@@ -284,6 +313,11 @@ func (m *Exec) set(f field) bool {
 		return f.millis(&m.Grace)
 	case 8:
 		return f.uint(&m.MaxOutput)
+	case 9:
+		return f.strs(&m.Roles)
+	case 10:
+		m.Terminal = new(Size)
+		return f.nested(m.Terminal)
 	}
 	return true
 }

@@ -8,11 +8,11 @@ type Signal struct {
 	Signal int
 }
 
-// Signalled answers Signal.
+// Signalled answers Signal and Resize.
 type Signalled struct {
 	Token   uint64
 	Outcome SignalOutcome
-	// Errno is the kernel's reason with SignalRefused.
+	// Errno is the reason with SignalRefused, the kernel's or ENOTTY.
 	Errno int
 }
 
@@ -20,13 +20,13 @@ type Signalled struct {
 type SignalOutcome int
 
 const (
-	// SignalSent: the leader had not been reaped and was sent the signal.
+	// SignalSent: the leader had not been reaped and was sent the signal, or its terminal has the new size.
 	SignalSent SignalOutcome = iota
 	// SignalExecUnknown: init knows no such exec, or has forgotten it long after its Ack.
 	SignalExecUnknown
 	// SignalExecEnded: the leader has ended.
 	SignalExecEnded
-	// SignalRefused: the kernel did not take it: no such signal, or no right to send it.
+	// SignalRefused: the kernel did not take it: no such signal, or no right to send it; or there is no terminal.
 	SignalRefused
 )
 
