@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 
@@ -15,10 +16,11 @@ import (
 )
 
 // start starts the primary container. What an earlier life's command left as its result is forgotten.
-func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink) error {
+func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	defer step(ctx, "started", "container %s", primaryName(sandboxID))(&err)
 	if err := os.Remove(d.layout.result(sandboxID, actors.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -33,7 +35,9 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink)
 }
 
 // boot waits until agbox-init is there and the image's entrypoint has handed over, or the container is not.
-func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, command bool) error {
+func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, command bool) (err error) {
+	began, what := time.Now(), "entrypoint"
+	defer func() { stepped(ctx, began, err, "done", "%s", what) }()
 	stdout, stderr, err := d.openOutputs(sandboxID, actors.CommandID)
 	if err != nil {
 		return err
@@ -61,11 +65,16 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 	for {
 		select {
 		case err := <-booted:
+			if err == nil && status.State == initproto.BootNone {
+				what = "start of agbox-init"
+			}
 			if err == nil && status.State == initproto.BootExited && command {
 				return coded("SANDBOX_COMMAND_FAILED", "the command did not start: the exit code is %d; output: %s",
 					status.ExitCode, d.outputTail(sandboxID, actors.CommandID))
 			}
 			if err == nil && status.State == initproto.BootExited {
+				tell(ctx, "the image's entrypoint ended by itself with exit code %d, signal %d; its output: %s",
+					status.ExitCode, status.Signal, told(ctx, d.outputTail(sandboxID, actors.CommandID)))
 				d.log.Info("the image's entrypoint ended by itself", "sandbox_id", sandboxID,
 					"exit_code", status.ExitCode, "signal", status.Signal)
 			}

@@ -3,6 +3,7 @@ package dockerrt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -18,21 +19,27 @@ const copyTime = time.Hour
 // copyIn puts the spec's copies into the primary, which was not started yet.
 func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
 	for _, c := range spec.Copies {
-		if err := d.copyTree(ctx, sandboxID, c); err != nil {
+		began := time.Now()
+		bytes, err := d.copyTree(ctx, sandboxID, c)
+		stepped(ctx, began, err, fmt.Sprintf("copied to %s with %d bytes", c.Target, bytes), "%s", c.Source)
+		if err != nil {
 			return coded("SANDBOX_COPY_FAILED", "cannot copy %s to %s: %w", c.Source, c.Target, err)
 		}
 	}
 	return nil
 }
 
-func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) error {
+// copyTree returns how many bytes of a tar stream it took.
+func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
 	reader, writer := io.Pipe()
+	counted := &counter{to: writer}
 	streamed := make(chan error, 1)
 	go func() {
-		err := copytree.Stream(ctx, writer, c.Source, c.Target, c.ExcludePatterns)
+		err := copytree.Stream(ctx, counted, c.Source, c.Target, c.ExcludePatterns)
 		if errors.Is(err, copytree.ErrChanged) {
+			tell(ctx, "%s: files changed while they were copied: %v", c.Source, err)
 			d.log.Warn("files changed while they were copied", "sandbox_id", sandboxID, "source", c.Source, "error", err)
 			err = nil
 		}
@@ -46,5 +53,17 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 	} else if cause, own := errors.AsType[*copytree.Error](streamErr); own {
 		err = cause
 	}
-	return err
+	return counted.bytes, err
+}
+
+// counter counts what is written through it.
+type counter struct {
+	to    io.Writer
+	bytes int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.bytes += int64(n)
+	return n, err
 }

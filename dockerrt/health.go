@@ -52,7 +52,12 @@ func checked(service *agboxv1.ServiceSpec) bool {
 
 // awaitHealthy returns once the service, which was started, is healthy; one without a healthcheck only has to run. It
 // fails with what the check and the service said last.
-func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
+func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) (err error) {
+	wanted := "healthy"
+	if !checked(service) {
+		wanted = "running"
+	}
+	defer step(ctx, wanted, "service %s", service.Name)(&err)
 	found, err := d.serviceContainer(ctx, sandboxID, service.Name)
 	if err != nil {
 		return err
@@ -64,8 +69,10 @@ func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *ag
 		filters.Arg("container", found.ID),
 		filters.Arg("event", string(events.ActionHealthStatus)), filters.Arg("event", string(events.ActionDie)),
 	)})
+	var seen *container.HealthcheckResult
 	for {
 		state, err := d.healthOf(ctx, found.ID)
+		seen = tellChecks(ctx, service.Name, state, seen)
 		switch {
 		case err != nil:
 			return err
@@ -98,6 +105,25 @@ func (d *Docker) healthOf(ctx context.Context, containerID string) (*container.S
 		return nil, fmt.Errorf("cannot inspect its container: %w", err)
 	}
 	return found.State, nil
+}
+
+// tellChecks tells of the checks since the one that was seen last, where they differ from the one before, and returns
+// the last one. Docker keeps five.
+func tellChecks(ctx context.Context, service string, state *container.State, seen *container.HealthcheckResult) *container.HealthcheckResult {
+	if state == nil || state.Health == nil {
+		return seen
+	}
+	for _, check := range state.Health.Log {
+		if seen != nil && !check.Start.After(seen.Start) {
+			continue
+		}
+		if seen == nil || check.ExitCode != seen.ExitCode || check.Output != seen.Output {
+			tell(ctx, "service %s: its check ended with %d after %d ms: %s", service, check.ExitCode,
+				check.End.Sub(check.Start).Milliseconds(), told(ctx, tail(check.Output)))
+		}
+		seen = check
+	}
+	return seen
 }
 
 // lastWords is what the healthcheck and the service said last, for an error message.

@@ -17,9 +17,13 @@ const hookTime = 10 * time.Minute
 // before, in this life of the primary, is not run again.
 func (d *Docker) runHooks(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
 	for i, command := range service.PostStartOnPrimary {
-		if err := d.runHook(ctx, sandboxID, service, fmt.Sprintf("_hook-%s-%d", service.Name, i), command); err != nil {
+		id, began := fmt.Sprintf("_hook-%s-%d", service.Name, i), time.Now()
+		err := d.runHook(ctx, sandboxID, service, id, command)
+		stepped(ctx, began, err, "done", "hook %d of service %s", i, service.Name)
+		if err != nil {
 			return err
 		}
+		tell(ctx, "hook %d of service %s: its output: %s", i, service.Name, told(ctx, d.outputTail(sandboxID, id)))
 	}
 	return nil
 }

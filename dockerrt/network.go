@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/network"
 
@@ -24,6 +25,7 @@ func (d *Docker) createNetwork(ctx context.Context, sandboxID string, spec *agbo
 	if !networked(spec) {
 		return "", nil
 	}
+	defer step(ctx, "made", "network %s", networkName(sandboxID))(&err)
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	protected := make(chan error, 1)
@@ -74,7 +76,8 @@ func (d *Docker) makeNetwork(ctx context.Context, sandboxID string, spec *agboxv
 		case err == nil:
 			return created.ID, subnet, nil
 		case strings.Contains(err.Error(), "overlap"):
-			continue // somebody else's since we looked: it stays taken, and another one is tried
+			// Somebody else's since we looked: it stays taken, and another one is tried.
+			tell(ctx, "network %s: subnet %s is taken: %v", networkName(sandboxID), subnet, err)
 		default:
 			d.subnets.release(subnet)
 			return "", subnet, fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
@@ -93,11 +96,17 @@ func (d *Docker) removeNetworks(ctx context.Context, sandboxID, keep string) err
 		if n.ID == keep {
 			continue
 		}
+		began := time.Now()
 		err := d.api.NetworkRemove(ctx, n.ID)
 		if err != nil && !isNotFound(err) {
+			tell(ctx, "network %s is in use and not removed at once: %v", n.Name, err)
 			err = d.evict(ctx, n.ID, n.Name)
 		}
-		if err != nil && !isNotFound(err) {
+		if isNotFound(err) {
+			err = nil
+		}
+		stepped(ctx, began, err, "removed", "network %s", n.Name)
+		if err != nil {
 			errs = append(errs, err)
 			continue
 		}

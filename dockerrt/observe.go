@@ -15,7 +15,7 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Inventory implements actors.Runtime: two lists, however many sandboxes there are.
+// Inventory implements actors.Runtime: three lists, however many sandboxes there are.
 func (d *Docker) Inventory(ctx context.Context) (actors.Inventory, error) {
 	inventory, err := d.inventory(ctx)
 	return inventory, reached(err)
@@ -46,6 +46,9 @@ func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 		id := n.Labels[labelSandbox]
 		found.Objects[id] = found.Objects[id] || n.Labels[labelOwner] != d.owner()
 	}
+	if err := d.inventorySnapshots(ctx, found.Objects); err != nil {
+		return found, err
+	}
 	found.Histories, err = d.layout.histories()
 	return found, err
 }
@@ -72,6 +75,9 @@ func (l layout) histories() ([]string, error) {
 // Observe implements actors.Runtime.
 func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (actors.Observation, error) {
 	seen, err := d.observe(ctx, sandboxID, spec)
+	if err == nil && seen.Cause != "" {
+		d.tell(sandboxID, "observe", seen.Cause)
+	}
 	return seen, reached(err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
@@ -27,11 +28,12 @@ const (
 // initLogSize bounds what agbox-init may say on stderr; it is silent unless it cannot start.
 const initLogSize = "1m"
 
-func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image image.InspectResponse) error {
+func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image image.InspectResponse) (err error) {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	config, host := d.primaryConfig(sandboxID, spec, image)
 	name := primaryName(sandboxID)
+	defer step(ctx, "made", "container %s", name)(&err)
 	if _, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name); err != nil {
 		return explained(fmt.Errorf("cannot create container %s: %w", name, err))
 	}
@@ -169,10 +171,19 @@ func (d *Docker) removeContainers(ctx context.Context, sandboxID string) error {
 		return fmt.Errorf("cannot list containers: %w", err)
 	}
 	for _, c := range containers {
-		err := d.api.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
-		if err != nil && !isNotFound(err) && !removalInProgress(err) {
-			return fmt.Errorf("cannot remove container %s: %w", c.Names[0], err)
+		if err := d.removeContainer(ctx, c); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (d *Docker) removeContainer(ctx context.Context, c container.Summary) (err error) {
+	name := strings.TrimPrefix(c.Names[0], "/")
+	defer step(ctx, "removed", "container %s", name)(&err)
+	err = d.api.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+	if err != nil && !isNotFound(err) && !removalInProgress(err) {
+		return fmt.Errorf("cannot remove container %s: %w", name, err)
 	}
 	return nil
 }

@@ -57,15 +57,18 @@ func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 	return started, reached(err)
 }
 
-func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
+func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (started actors.Started, err error) {
+	d.openStory(sandboxID)
+	ctx = d.tellingOf(ctx, sandboxID, "create", spec)
+	defer step(ctx, "ready", "sandbox")(&err)
 	report(lifecycle.Preparing{Phase: "materialize"})
 	found, err := d.prepare(ctx, spec, report)
 	if err != nil {
 		return actors.Started{}, err
 	}
-	started, err := d.materialize(ctx, sandboxID, spec, found, report)
+	started, err = d.materialize(ctx, sandboxID, spec, found, report)
 	if err != nil && ctx.Err() == nil { // one that was given up from outside is removed or made anew by what comes next
-		return started, errors.Join(err, d.Remove(context.WithoutCancel(ctx), sandboxID))
+		return started, errors.Join(err, d.clear(context.WithoutCancel(ctx), sandboxID))
 	}
 	return started, err
 }
@@ -78,16 +81,34 @@ func (d *Docker) prepare(ctx context.Context, spec *agboxv1.CreateSpec, report f
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
-			_, err := d.images.Ensure(ctx, service.Image, image.Policy(service.PullPolicy), progress)
+			_, err := d.ensure(ctx, service.Image, service.PullPolicy, progress)
 			return err
 		})
 	})
 	var found dockerimage.InspectResponse
 	group.Go(func() (err error) {
-		found, err = d.images.Ensure(ctx, spec.Image, image.Policy(spec.PullPolicy), progress)
+		found, err = d.ensure(ctx, spec.Image, spec.PullPolicy, progress)
 		return err
 	})
 	return found, group.Wait()
+}
+
+// ensure makes an image present.
+func (d *Docker) ensure(ctx context.Context, ref, policy string, progress func(image.Progress)) (dockerimage.InspectResponse, error) {
+	began, pulling, bytes := time.Now(), false, int64(0)
+	found, err := d.images.Ensure(ctx, ref, image.Policy(policy), func(p image.Progress) {
+		if !pulling {
+			tell(ctx, "image %s: its pull has begun", ref)
+		}
+		pulling, bytes = true, p.Done
+		progress(p)
+	})
+	done := "found"
+	if pulling {
+		done = fmt.Sprintf("pulled with %d bytes", bytes)
+	}
+	stepped(ctx, began, err, done, "image %s", ref)
+	return found, err
 }
 
 // take waits for a turn to make something, in order.
@@ -198,7 +219,9 @@ func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 	return started, reached(err)
 }
 
-func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
+func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (_ actors.Started, err error) {
+	ctx = d.tellingOf(ctx, sandboxID, "resume", spec)
+	defer step(ctx, "ready", "sandbox")(&err)
 	if err := d.checkParts(ctx, sandboxID, spec); err != nil {
 		return actors.Started{}, err
 	}
@@ -264,7 +287,9 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 // Stop implements actors.Runtime. It asks agbox-init, which ends everything and then itself: that spares Docker's own
 // way to a process, a quarter of the time that a kill takes. Docker stops the container when that does not help, and the
 // services, which the primary may need until then.
-func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duration) error {
+func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duration) (err error) {
+	ctx = d.telling(ctx, sandboxID, "stop", nil)
+	defer step(ctx, "stopped", "sandbox")(&err)
 	patience := d.config.StopGrace
 	if grace != nil {
 		patience = *grace
@@ -283,7 +308,9 @@ func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duratio
 }
 
 // Halt implements actors.Runtime.
-func (d *Docker) Halt(ctx context.Context, sandboxID string) error {
+func (d *Docker) Halt(ctx context.Context, sandboxID string) (err error) {
+	ctx = d.telling(ctx, sandboxID, "halt", nil)
+	defer step(ctx, "stopped", "sandbox")(&err)
 	return reached(passing(ctx, func() error {
 		ctx, cancel := d.write(ctx)
 		defer cancel()
@@ -300,8 +327,9 @@ func (d *Docker) Halt(ctx context.Context, sandboxID string) error {
 	}))
 }
 
-func (d *Docker) stopPrimary(ctx context.Context, sandboxID string, grace time.Duration) error {
+func (d *Docker) stopPrimary(ctx context.Context, sandboxID string, grace time.Duration) (err error) {
 	name := primaryName(sandboxID)
+	defer step(ctx, "stopped", "container %s", name)(&err)
 	if !d.stopByInit(ctx, sandboxID, grace) {
 		seconds := int(stopSlack / time.Second)
 		if err := d.api.ContainerStop(ctx, name, container.StopOptions{Timeout: &seconds}); isNotFound(err) {
@@ -338,7 +366,18 @@ func (d *Docker) stopByInit(ctx context.Context, sandboxID string, grace time.Du
 }
 
 // Remove implements actors.Runtime.
-func (d *Docker) Remove(ctx context.Context, sandboxID string) error {
+func (d *Docker) Remove(ctx context.Context, sandboxID string) (err error) {
+	ctx = d.telling(ctx, sandboxID, "remove", nil)
+	defer step(ctx, "removed", "sandbox")(&err)
+	if err := d.clear(ctx, sandboxID); err != nil {
+		return err
+	}
+	d.removeFork(ctx, sandboxID)
+	return nil
+}
+
+// clear is Remove for a sandbox that may be made again: a fork keeps what it is made from.
+func (d *Docker) clear(ctx context.Context, sandboxID string) error {
 	return reached(passing(ctx, func() error { return d.remove(ctx, sandboxID) }))
 }
 

@@ -44,13 +44,15 @@ func each(ctx context.Context, services []*agboxv1.ServiceSpec, do func(context.
 }
 
 // PrepareService implements actors.Runtime.
-func (d *Docker) PrepareService(ctx context.Context, _ string, service *agboxv1.ServiceSpec) error {
-	_, err := d.images.Ensure(ctx, service.Image, image.Policy(service.PullPolicy), nil)
+func (d *Docker) PrepareService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
+	ctx = d.telling(ctx, sandboxID, "serve", nil, service)
+	_, err := d.ensure(ctx, service.Image, service.PullPolicy, func(image.Progress) {})
 	return reached(err)
 }
 
 // StartService implements actors.Runtime.
 func (d *Docker) StartService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec, again bool) error {
+	ctx = d.tellingOf(ctx, sandboxID, "serve", spec)
 	return reached(passing(ctx, func() error {
 		if !again {
 			if err := d.createService(ctx, sandboxID, spec, service); err != nil {
@@ -63,6 +65,7 @@ func (d *Docker) StartService(ctx context.Context, sandboxID string, spec *agbox
 
 // AwaitService implements actors.Runtime.
 func (d *Docker) AwaitService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
+	ctx = d.telling(ctx, sandboxID, "serve", nil, service)
 	if err := d.awaitHealthy(ctx, sandboxID, service); err != nil {
 		return reached(err)
 	}
@@ -70,10 +73,11 @@ func (d *Docker) AwaitService(ctx context.Context, sandboxID string, service *ag
 }
 
 // createService makes the service's container, unless it is there.
-func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec) error {
+func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec) (err error) {
 	if _, err := d.serviceContainer(ctx, sandboxID, service.Name); err == nil || !errors.Is(err, ErrMissing) {
 		return err
 	}
+	defer step(ctx, "made", "container of service %s", service.Name)(&err)
 	found, err := d.images.Ensure(ctx, service.Image, image.Never, nil) // it was pulled before
 	if err != nil {
 		return err
@@ -134,7 +138,8 @@ func (d *Docker) serviceContainer(ctx context.Context, sandboxID, service string
 	return found[0], nil
 }
 
-func (d *Docker) startService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
+func (d *Docker) startService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) (err error) {
+	defer step(ctx, "started", "service %s", service.Name)(&err)
 	found, err := d.serviceContainer(ctx, sandboxID, service.Name)
 	if err != nil {
 		return err
@@ -208,7 +213,7 @@ func (d *Docker) stopServices(ctx context.Context, sandboxID string, grace time.
 	if err != nil || len(running) == 0 {
 		return err
 	}
-	errs := make([]error, len(running))
+	errs, began := make([]error, len(running)), time.Now()
 	var group sync.WaitGroup
 	for i, c := range running {
 		group.Go(func() {
@@ -220,6 +225,7 @@ func (d *Docker) stopServices(ctx context.Context, sandboxID string, grace time.
 			if isNotFound(errs[i]) || errs[i] != nil && strings.Contains(errs[i].Error(), "is not running") {
 				errs[i] = nil
 			}
+			stepped(ctx, began, errs[i], "stopped", "service %s", c.Labels[labelService])
 		})
 	}
 	group.Wait()

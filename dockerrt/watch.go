@@ -42,13 +42,18 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher actors.Wa
 	filter := filters.NewArgs(
 		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("type", string(events.NetworkEventType)),
 		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionCreate)),
+		filters.Arg("event", string(events.ActionHealthStatus)),
 	)
 	messages, errs := d.api.Events(ctx, events.ListOptions{Since: since.Format(time.RFC3339Nano), Filters: filter})
 	for {
 		select {
 		case m := <-messages:
 			alive()
-			*since = time.Unix(0, m.TimeNano)
+			at := time.Unix(0, m.TimeNano)
+			if at.After(*since) { // the one of then is delivered again
+				d.tellEvent(m)
+			}
+			*since = at
 			d.deliver(m, watcher)
 		case err := <-errs:
 			return err
@@ -68,7 +73,22 @@ func (d *Docker) deliver(m events.Message, watcher actors.Watcher) {
 	case labels[labelInstance] != d.config.Instance:
 	case m.Action == events.ActionCreate:
 		watcher.Appeared(labels[labelSandbox])
+	case m.Action != events.ActionDie:
 	default:
 		watcher.Ended(labels[labelSandbox])
+	}
+}
+
+// tellEvent has the end of a container, and a change of a service's health, in the sandbox's story.
+func (d *Docker) tellEvent(m events.Message) {
+	labels := m.Actor.Attributes
+	if m.Type != events.ContainerEventType || labels[labelInstance] != d.config.Instance {
+		return
+	}
+	switch sandboxID := labels[labelSandbox]; {
+	case m.Action == events.ActionDie:
+		d.tell(sandboxID, "engine", "container "+labels["name"]+" ended with exit code "+labels["exitCode"])
+	case strings.HasPrefix(string(m.Action), string(events.ActionHealthStatus)):
+		d.tell(sandboxID, "engine", "service "+labels[labelService]+": "+string(m.Action))
 	}
 }

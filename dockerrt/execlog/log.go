@@ -37,6 +37,24 @@ func (l *Log) Size() (int64, error) {
 	return info.Size(), nil
 }
 
+// Replaced tells whether the file that Size has met is no longer the one at its path.
+func (l *Log) Replaced() (bool, error) {
+	if l.file == nil {
+		return false, nil
+	}
+	info, err := l.file.Stat()
+	if err != nil {
+		return false, fmt.Errorf("execlog: cannot look at %s: %w", l.path, err)
+	}
+	now, err := os.Lstat(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	} else if err != nil {
+		return false, fmt.Errorf("execlog: cannot look at %s: %w", l.path, err)
+	}
+	return !os.SameFile(info, now), nil
+}
+
 // Opened tells whether Size has met the file.
 func (l *Log) Opened() bool { return l.file != nil }
 

@@ -1,0 +1,278 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+const (
+	// reasonLogSource is the refusal of a log that no sandbox has.
+	reasonLogSource = "SANDBOX_LOG_SOURCE_INVALID"
+	// reasonServiceName: a service's log without its name, or a name with another log.
+	reasonServiceName = "SERVICE_NAME_INVALID"
+	// reasonServiceNotFound: the sandbox's spec has no such service.
+	reasonServiceNotFound = "SERVICE_NOT_FOUND"
+	// reasonServiceNotMade: the service has no container, yet or any more.
+	reasonServiceNotMade = "SERVICE_NOT_MADE"
+)
+
+// sandboxLogs is what the runtime keeps of a sandbox beside the output of its execs.
+type sandboxLogs interface {
+	// Story returns the host paths of what the runtime tells of the sandbox. At the second path comes a new file when
+	// what is there becomes the first, of which there need not be any.
+	Story(sandboxID string) (older, newer string)
+	// ServiceLog calls send with what the service has written up to now, or with follow until it ends, from tail bytes
+	// before the present end. found is false for one that has no container.
+	ServiceLog(ctx context.Context, sandboxID, service string, tail *uint64, follow bool, send func(stream string, data []byte) error) (found bool, err error)
+}
+
+// ReadSandboxLog sends a log as it is when asked, or with follow as it grows.
+func (s *Server) ReadSandboxLog(req *agboxv1.ReadSandboxLogRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxLogChunk]) error {
+	view, err := s.system.Sandbox(req.SandboxId)
+	if err != nil {
+		return s.fail(err, "sandbox_id", req.SandboxId)
+	}
+	if req.Source != "service" && req.ServiceName != "" {
+		return refusedLog(req, codes.InvalidArgument, reasonServiceName, "service_name",
+			fmt.Sprintf("%q is given with source %q: use source service, or leave it out", req.ServiceName, req.Source))
+	}
+	l := &sandboxLog{server: s, req: req, stream: stream}
+	stdout, stderr := s.runtime.ExecLogs(req.SandboxId, actors.CommandID)
+	switch req.Source {
+	case "", "story":
+		return l.story()
+	case "stdout":
+		return l.output(stdout)
+	case "stderr":
+		return l.output(stderr)
+	case "service":
+		return l.service(view)
+	}
+	return refusedLog(req, codes.InvalidArgument, reasonLogSource, "source",
+		fmt.Sprintf("%q is no log of a sandbox: use story, stdout, stderr or service", req.Source))
+}
+
+func refusedLog(req *agboxv1.ReadSandboxLogRequest, code codes.Code, reason, field, message string) error {
+	return newStatus(code, reason, field+": "+message, map[string]string{"field": field, "sandbox_id": req.SandboxId})
+}
+
+// sandboxLog is one client's reading.
+type sandboxLog struct {
+	server *Server
+	req    *agboxv1.ReadSandboxLogRequest
+	stream grpc.ServerStreamingServer[agboxv1.SandboxLogChunk]
+}
+
+func (l *sandboxLog) fail(err error) error {
+	return l.server.fail(err, "sandbox_id", l.req.SandboxId)
+}
+
+func (l *sandboxLog) send(_ int64, data []byte) error {
+	return l.stream.Send(&agboxv1.SandboxLogChunk{Data: data})
+}
+
+// running is a follower's state of what writes as long as the sandbox is not over.
+func (l *sandboxLog) running(over func(lifecycle.State) bool) func() (agboxv1.ExecState, error) {
+	return func() (agboxv1.ExecState, error) {
+		view, err := l.server.system.Sandbox(l.req.SandboxId)
+		switch {
+		case errors.Is(err, actors.ErrNotFound): // only the history of a DELETED sandbox goes
+		case err != nil:
+			return 0, l.fail(err)
+		case !over(view.State):
+			return agboxv1.ExecState_EXEC_STATE_RUNNING, nil
+		}
+		return agboxv1.ExecState_EXEC_STATE_CANCELLED, nil // there need not be a file
+	}
+}
+
+func (l *sandboxLog) follower(over func(lifecycle.State) bool, tails ...*tail) *follower {
+	return &follower{server: l.server, ctx: l.stream.Context(), owner: l.req.SandboxId, what: "the log",
+		tails: tails, fail: l.fail, state: l.running(over)}
+}
+
+// silent: nothing of the sandbox's own writes any more. A stop, until it is done, leaves time for last words.
+func silent(state lifecycle.State) bool {
+	switch state.Phase {
+	case lifecycle.Stopped, lifecycle.Failed, lifecycle.Deleting, lifecycle.Deleted:
+		return true
+	}
+	return state.Up() && state.CommandEnded
+}
+
+func gone(state lifecycle.State) bool { return state.Phase == lifecycle.Deleted }
+
+// output sends what the sandbox's own command, or without one the image's entrypoint, has written.
+func (l *sandboxLog) output(path string) error {
+	t := newTail(path, l.send)
+	defer t.close()
+	if l.req.TailBytes != nil {
+		if err := t.beforeEnd(l.req.GetTailBytes()); err != nil {
+			return l.fail(err)
+		}
+	}
+	f := l.follower(silent, t)
+	if !l.req.Follow {
+		return f.send(agboxv1.ExecState_EXEC_STATE_CANCELLED)
+	}
+	if err := f.directory(path); err != nil {
+		return err
+	}
+	return f.follow()
+}
+
+// directory waits for the directory of a sandbox that is about to be made.
+func (f *follower) directory(path string) error {
+	for {
+		changed := f.server.db.Changed(f.owner)
+		state, err := f.state()
+		if err != nil || state != agboxv1.ExecState_EXEC_STATE_RUNNING {
+			return err
+		}
+		if _, err := os.Stat(filepath.Dir(path)); err == nil {
+			return nil
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return f.fail(err)
+		}
+		select {
+		case <-changed:
+		case <-f.ctx.Done():
+			return f.fail(f.ctx.Err())
+		case <-f.server.closing:
+			return f.fail(actors.ErrShuttingDown)
+		}
+	}
+}
+
+// errReplaced: a file of the story has all that it will ever have.
+var errReplaced = errors.New("server: the story goes on in another file")
+
+func (l *sandboxLog) story() error {
+	older, newer, err := l.openStory()
+	if err != nil {
+		return l.fail(err)
+	}
+	defer func() { older.close(); newer.close() }()
+	if err := l.follower(gone, older).send(agboxv1.ExecState_EXEC_STATE_CANCELLED); err != nil {
+		return err
+	}
+	f := l.follower(gone, newer)
+	if !l.req.Follow {
+		return f.send(agboxv1.ExecState_EXEC_STATE_CANCELLED)
+	}
+	if err := f.directory(newer.path); err != nil {
+		return err
+	}
+	for {
+		newer.moves = true
+		f.tails = []*tail{newer}
+		f.between = func() error {
+			replaced, err := newer.log.Replaced()
+			if err != nil {
+				return l.fail(err)
+			} else if replaced {
+				return errReplaced
+			}
+			return nil
+		}
+		if err := f.follow(); !errors.Is(err, errReplaced) {
+			return err
+		}
+		f.between = nil
+		if err := f.send(agboxv1.ExecState_EXEC_STATE_CANCELLED); err != nil {
+			return err
+		}
+		newer.close()
+		newer = newTail(newer.path, l.send)
+	}
+}
+
+// openStory opens both halves of the story, at the first bytes to send.
+func (l *sandboxLog) openStory() (older, newer *tail, err error) {
+	olderPath, newerPath := l.server.runtime.Story(l.req.SandboxId)
+	for {
+		older, newer = newTail(olderPath, l.send), newTail(newerPath, l.send)
+		sizes := [2]int64{}
+		replaced := false
+		if sizes[1], err = newer.log.Size(); err == nil {
+			sizes[0], err = older.log.Size()
+		}
+		if err == nil {
+			replaced, err = newer.log.Replaced()
+		}
+		if err == nil && !replaced {
+			if l.req.TailBytes != nil {
+				skip := sizes[0] + sizes[1] - int64(min(l.req.GetTailBytes(), uint64(sizes[0]+sizes[1])))
+				older.offset = min(skip, sizes[0])
+				newer.offset = skip - older.offset
+			}
+			return older, newer, nil
+		}
+		older.close()
+		newer.close()
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+func (l *sandboxLog) service(view actors.View) error {
+	id, name := l.req.SandboxId, l.req.ServiceName
+	if name == "" {
+		return refusedLog(l.req, codes.InvalidArgument, reasonServiceName, "service_name", "which service is meant? name one of the sandbox's")
+	}
+	var names []string
+	spec, _ := l.server.system.Spec(id)
+	for _, service := range slices.Concat(spec.GetRequiredServices(), spec.GetOptionalServices()) {
+		names = append(names, service.Name)
+	}
+	if !slices.Contains(names, name) {
+		has := "it has none"
+		if len(names) > 0 {
+			has = "it has " + strings.Join(names, ", ")
+		}
+		return refusedLog(l.req, codes.NotFound, reasonServiceNotFound, "service_name",
+			fmt.Sprintf("sandbox %s has no service %q: %s", id, name, has))
+	}
+	ctx, cancel := context.WithCancelCause(l.stream.Context())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-l.server.closing:
+			cancel(actors.ErrShuttingDown)
+		case <-ctx.Done():
+		}
+	}()
+	defer func() { cancel(nil); <-watched }()
+	found, err := l.server.runtime.ServiceLog(ctx, id, name, l.req.TailBytes, l.req.Follow, func(stream string, data []byte) error {
+		for chunk := range slices.Chunk(data, maxLogChunk) {
+			if err := l.stream.Send(&agboxv1.SandboxLogChunk{Stream: stream, Data: chunk}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return l.fail(context.Cause(ctx))
+	case err != nil:
+		return l.fail(err)
+	case !found:
+		return refusedLog(l.req, codes.FailedPrecondition, reasonServiceNotMade, "service_name", fmt.Sprintf(
+			"service %s has no container while sandbox %s is %s, and its output goes with that: read the story", name, id, stateName(view.State.Phase)))
+	}
+	return nil
+}
