@@ -38,6 +38,9 @@ type Exec struct {
 	StderrPath string
 	// LastEventSequence is the newest event's of the sandbox.
 	LastEventSequence uint64
+	// Stdin: it was started WithStdin; Terminal: WithTerminal.
+	Stdin    bool
+	Terminal bool
 	// Set when FAILED.
 	ErrorCode    string
 	ErrorMessage string
@@ -75,7 +78,7 @@ func (c *Client) CreateExec(ctx context.Context, sandboxID string, command []str
 func (c *Client) createExec(ctx context.Context, sandboxID string, command []string, call execCall) (Exec, error) {
 	request := &agboxv1.CreateExecRequest{
 		SandboxId: sandboxID, Command: command, Cwd: call.cwd, EnvOverrides: call.env, ExecId: call.id, User: call.user,
-		MaxOutputBytes: call.maxLog,
+		MaxOutputBytes: call.maxLog, Stdin: call.stdin, Tty: call.terminal,
 	}
 	if call.timeout > 0 {
 		request.Timeout = durationpb.New(call.timeout)
@@ -87,6 +90,7 @@ func (c *Client) createExec(ctx context.Context, sandboxID string, command []str
 	return Exec{
 		ID: resp.GetExecId(), SandboxID: sandboxID, State: ExecRunning, Command: command, Cwd: call.cwd, Env: call.env,
 		StdoutPath: resp.GetStdoutLogPath(), StderrPath: resp.GetStderrLogPath(),
+		Stdin: call.stdin, Terminal: call.terminal != nil,
 	}, nil
 }
 
@@ -190,6 +194,8 @@ func execOf(p *agboxv1.ExecStatus) Exec {
 		StdoutPath:        p.GetStdoutLogPath(),
 		StderrPath:        p.GetStderrLogPath(),
 		LastEventSequence: p.GetLastEventSequence(),
+		Stdin:             p.GetStdin(),
+		Terminal:          p.GetTty(),
 		ErrorCode:         p.GetErrorCode(),
 		ErrorMessage:      p.GetError(),
 	}

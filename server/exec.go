@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 
 	"github.com/google/uuid"
@@ -12,8 +14,15 @@ import (
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
+// reasonTerminalSize: a terminal without rows or columns, or with more than the kernel can tell.
+const reasonTerminalSize = "TERMINAL_SIZE_INVALID"
+
 func (s *Server) CreateExec(ctx context.Context, req *agboxv1.CreateExecRequest) (*agboxv1.CreateExecResponse, error) {
-	if err := spec.ValidateExec(req); err != nil {
+	err := spec.ValidateExec(req)
+	if err == nil && req.Tty != nil {
+		err = validSize("tty", req.Tty)
+	}
+	if err != nil {
 		return nil, s.fail(err, "sandbox_id", req.SandboxId, "exec_id", req.ExecId)
 	}
 	if req.ExecId == "" {
@@ -75,4 +84,17 @@ func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecs
 		}
 	}
 	return response, nil
+}
+
+func validSize(field string, size *agboxv1.TerminalSize) error {
+	for _, side := range []struct {
+		name  string
+		value uint32
+	}{{"rows", size.GetRows()}, {"columns", size.GetColumns()}} {
+		if side.value < 1 || side.value > math.MaxUint16 {
+			return &spec.Error{Reason: reasonTerminalSize, Field: field + "." + side.name,
+				Message: fmt.Sprintf("a terminal has no %d %s: give 1 to %d", side.value, side.name, math.MaxUint16)}
+		}
+	}
+	return nil
 }

@@ -191,7 +191,8 @@ func TestFollowLog(t *testing.T) {
 	}
 
 	// As before its start: there is no file, and then there is.
-	exec, release = heldBack(t, d, id, "nofile", "true")
+	exec, release = heldBack(t, d, id, "nofile", "read go </tmp/gate-nofile")
+	release() // it runs, so that nobody makes the file again
 	if err := os.Remove(exec.StdoutLogPath); err != nil {
 		t.Fatal(err)
 	}

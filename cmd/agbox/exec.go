@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"os/signal"
 	"sync"
 	"syscall"
@@ -29,6 +30,8 @@ type execFlags struct {
 	detach        bool
 	timeout       time.Duration
 	maxLog        size
+	stdin, tty    bool
+	keys          string
 }
 
 func (a *app) execCommand() *cobra.Command {
@@ -40,10 +43,15 @@ func (a *app) execCommand() *cobra.Command {
 
 Ctrl-C cancels the command and waits for its end; once more leaves at once.
 
+With -i it reads what comes in here, to the end; with -t it has a terminal, and with both it is as if it ran
+in this one: each key is its own, but those that detach (ctrl-p,ctrl-q), after which it goes on.
+
 Exit codes: the command's own, 128+N if signal N ended it; 125 if agboxd or the sandbox is at fault,
 126 if the command cannot be run, 127 if it is not found; 130 after Ctrl-C, 143 after TERM; 137 if
 somebody else cancelled it and its exit code is unknown; 2 for wrong usage.`,
 		Example: `  agbox sandbox exec my-sandbox -- go test ./...
+  agbox sandbox exec my-sandbox -it -- sh
+  tar c . | agbox sandbox exec my-sandbox -i -- tar x
   agbox sandbox exec my-sandbox --cwd /tmp --env TOKEN -- sh -c 'echo $TOKEN | wc -c'`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -66,10 +74,21 @@ somebody else cancelled it and its exit code is unknown; 2 for wrong usage.`,
 	flags.DurationVar(&f.timeout, "timeout", 0, "end the command after so long, 0: never")
 	flags.Var(&f.maxLog, "max-output", "let each log file grow to this SIZE, such as 10m")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "print the exec's id and leave it running")
+	flags.BoolVarP(&f.stdin, "interactive", "i", false, "pass our input on to the command; with -d: leave its input open for attach")
+	flags.BoolVarP(&f.tty, "tty", "t", false, "give the command a terminal, of the size of ours")
+	addDetachKeys(cmd, &f.keys)
 	return cmd
 }
 
 func (a *app) exec(ctx context.Context, sandbox string, command []string, f execFlags) error {
+	keys, err := detachKeys(f.keys)
+	if err != nil {
+		return err
+	}
+	terminal, err := a.window(&f)
+	if err != nil {
+		return err
+	}
 	c, err := a.connect()
 	if err != nil {
 		return &statusError{exitFault, err}
@@ -89,6 +108,7 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 	resp, err := c.Raw().CreateExec(ctx, &agboxv1.CreateExecRequest{
 		SandboxId: sandbox, Command: command, Cwd: f.cwd, EnvOverrides: f.env.values, ExecId: f.id, User: f.user,
 		MaxOutputBytes: uint64(f.maxLog), Timeout: f.limit(),
+		Stdin: f.stdin, Tty: terminal,
 	})
 	if err != nil {
 		return s.refused(ctx, err)
@@ -99,12 +119,42 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 	s.accepted <- resp.GetExecId()
 	exec := sdk.Exec{ID: resp.GetExecId(), SandboxID: sandbox, State: sdk.ExecRunning,
 		StdoutPath: resp.GetStdoutLogPath(), StderrPath: resp.GetStderrLogPath()}
-	if a.json {
+	switch {
+	case f.stdin || f.tty:
+		console := &console{app: a, client: c, stdin: f.stdin, keys: keys}
+		exec, err = console.run(ctx, exec.ID, sdk.WithOutputFrom(0, 0))
+	case a.json:
 		exec, err = c.WaitExec(ctx, exec)
-	} else {
+	default:
 		exec, err = c.FollowLogs(ctx, exec, a.out, a.err)
 	}
+	if errors.Is(err, sdk.ErrDetached) {
+		return a.left(exec.ID)
+	}
 	return s.end(ctx, exec, err)
+}
+
+// window returns the size of the terminal that the command is to have, nil for none, and has it named in TERM as ours.
+func (a *app) window(f *execFlags) (*agboxv1.TerminalSize, error) {
+	own := a.ownTerminal()
+	switch {
+	case !f.tty:
+		return nil, nil
+	case own == nil && !f.detach:
+		return nil, &statusError{exitUsage, errors.New("-t needs a terminal, and input or output here is none: leave it out, or add -d")}
+	case a.json && !f.detach:
+		return nil, &statusError{exitUsage, errors.New("-t shows what the command writes, which --json does not: leave one out")}
+	}
+	if name, given := os.LookupEnv("TERM"); given && f.env.values["TERM"] == "" && own != nil {
+		if err := f.env.Set("TERM=" + name); err != nil {
+			return nil, err
+		}
+	}
+	rows, columns := uint16(usualRows), uint16(usualColumns)
+	if own != nil {
+		rows, columns = windowSize(own)
+	}
+	return &agboxv1.TerminalSize{Rows: uint32(rows), Columns: uint32(columns)}, nil
 }
 
 // limit is the exec's timeout, nil for none.

@@ -1,0 +1,196 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"math"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/persist"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+const (
+	// reasonAttachMessage: the first message is not start, or a later one is nothing that can be sent.
+	reasonAttachMessage = "ATTACH_MESSAGE_INVALID"
+	// reasonStdinNotOpen: the command was started without an input, or this client has closed it.
+	reasonStdinNotOpen = "STDIN_NOT_OPEN"
+	// reasonNoTerminal: the command was started without one.
+	reasonNoTerminal = "NO_TERMINAL"
+)
+
+type attachStream = grpc.BidiStreamingServer[agboxv1.AttachExecRequest, agboxv1.AttachExecResponse]
+
+// received is a message of the client, or what ended them.
+type received struct {
+	message *agboxv1.AttachExecRequest
+	err     error // io.EOF: the client sends no more
+}
+
+// AttachExec follows the command's files as ReadExecLog does, and beside that passes on what the client sends, one message
+// at a time: a client that sends more than the command takes is held up by gRPC's flow control. After attached comes a
+// chunk of each stream, which may be empty: from it a client knows where its output begins.
+func (s *Server) AttachExec(stream attachStream) error {
+	messages := make(chan received)
+	s.receivers.Go(func() { receive(stream, messages) })
+	start, err := s.attachStart(stream, messages)
+	if err != nil {
+		return err
+	}
+	owner, err := s.system.ExecOwner(start.ExecId)
+	if err != nil {
+		return s.fail(err, "exec_id", start.ExecId)
+	}
+	exec, err := s.db.Exec(owner, start.ExecId)
+	if err != nil {
+		return s.fail(err, "exec_id", start.ExecId)
+	}
+	a := &attachment{server: s, stream: stream, input: newInput(stream.Context(), s, owner, exec.Request)}
+	a.follower = s.followExec(stream, owner, start.ExecId)
+	a.follower.wake, a.follower.between = a.input.wake, a.between
+	defer a.close()
+	defer a.input.cancel()
+	if err := a.begin(start, exec); err != nil {
+		return err
+	}
+	return a.serve(messages)
+}
+
+// receive reads what the client sends, until the stream ends.
+func receive(stream attachStream, messages chan<- received) {
+	for {
+		message, err := stream.Recv()
+		select {
+		case messages <- received{message, err}:
+		case <-stream.Context().Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *Server) attachStart(stream attachStream, messages <-chan received) (*agboxv1.AttachExecStart, error) {
+	var first received
+	select {
+	case first = <-messages:
+	case <-stream.Context().Done():
+		return nil, s.fail(stream.Context().Err())
+	case <-s.closing:
+		return nil, s.fail(actors.ErrShuttingDown)
+	}
+	if start := first.message.GetStart(); start != nil {
+		return start, nil
+	}
+	if first.err != nil && !errors.Is(first.err, io.EOF) {
+		return nil, first.err
+	}
+	return nil, s.fail(&spec.Error{Reason: reasonAttachMessage, Field: "start", Message: "the first message must be this one, with the exec's id"})
+}
+
+// attachment is one client of one exec. It belongs to the goroutine that serves the call.
+type attachment struct {
+	server   *Server
+	stream   attachStream
+	follower *follower
+	input    *input
+	told     uint64 // of the input, as taken
+	closed   bool   // the end of the input was told
+}
+
+// begin tells the exec's state, and where the output begins.
+func (a *attachment) begin(start *agboxv1.AttachExecStart, exec persist.Exec) error {
+	if !start.NoOutput {
+		stdout, stderr := a.server.runtime.ExecLogs(exec.Request.SandboxId, exec.Request.ExecId)
+		if err := a.read(stdout, start.StdoutOffset, func(chunk *agboxv1.ExecLogChunk) *agboxv1.AttachExecResponse {
+			return &agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Stdout{Stdout: chunk}}
+		}); err != nil {
+			return err
+		}
+		if exec.Request.Tty == nil {
+			if err := a.read(stderr, start.StderrOffset, func(chunk *agboxv1.ExecLogChunk) *agboxv1.AttachExecResponse {
+				return &agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Stderr{Stderr: chunk}}
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	if err := a.stream.Send(&agboxv1.AttachExecResponse{
+		Message: &agboxv1.AttachExecResponse_Attached{Attached: a.server.status(exec)}}); err != nil {
+		return err
+	}
+	for _, t := range a.follower.tails {
+		if err := t.send(t.offset, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read adds a stream to what is followed, from offset on, or from its present end.
+func (a *attachment) read(path string, offset *uint64, response func(*agboxv1.ExecLogChunk) *agboxv1.AttachExecResponse) error {
+	t := newTail(path, func(offset int64, data []byte) error {
+		return a.stream.Send(response(&agboxv1.ExecLogChunk{Offset: uint64(offset), Data: data}))
+	})
+	a.follower.tails = append(a.follower.tails, t)
+	if offset != nil {
+		t.offset = int64(min(*offset, math.MaxInt64))
+		return nil
+	}
+	if err := t.beforeEnd(0); err != nil {
+		return a.follower.fail(err)
+	}
+	return nil
+}
+
+func (a *attachment) close() {
+	for _, t := range a.follower.tails {
+		t.close()
+	}
+}
+
+// serve returns when the command has ended and all is told, when the client has left or was refused, or when the daemon
+// ends; then the client still learns what was taken of its input, as far as it listens.
+func (a *attachment) serve(messages <-chan received) error {
+	var writer sync.WaitGroup
+	writer.Go(func() { a.input.serve(messages) })
+	err := a.follower.follow()
+	a.input.stop()
+	writer.Wait()
+	if a.stream.Context().Err() != nil {
+		return err
+	}
+	if failure := a.tell(); err != nil || failure != nil {
+		return cmp.Or(err, failure)
+	}
+	exec, err := a.server.db.Exec(a.input.sandboxID, a.input.execID)
+	if err != nil {
+		return a.follower.fail(err)
+	}
+	return a.stream.Send(&agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Ended{Ended: a.server.status(exec)}})
+}
+
+// between tells what was taken of the input since it was told last, and returns why the input was refused.
+func (a *attachment) between() error {
+	a.input.sign()
+	if err := a.tell(); err != nil {
+		return err
+	}
+	_, _, refusal := a.input.report()
+	return refusal
+}
+
+func (a *attachment) tell() error {
+	taken, closed, _ := a.input.report()
+	if taken != a.told || closed != a.closed {
+		a.told, a.closed = taken, closed
+		return a.stream.Send(&agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_StdinTaken{StdinTaken: taken}})
+	}
+	return nil
+}
