@@ -58,17 +58,20 @@ func newBox(t testing.TB) *box {
 	for dir := b.Root; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) { // uid 1000 has to get here
 		b.check(os.Chmod(dir, 0o755))
 	}
-	for _, dir := range []string{"bin", "proc", "dev", "tmp", "etc", "root", "home/agbox", ".agbox/run"} {
+	for _, dir := range []string{"bin", "proc", "dev/pts", "tmp", "etc", "root", "home/agbox", ".agbox/run"} {
 		b.check(os.MkdirAll(filepath.Join(b.Root, dir), 0o755))
 	}
 	b.install(initBinary, ".agbox/init")
 	b.install("/bin/busybox", "bin/busybox")
-	for _, name := range []string{"sh", "sleep", "true", "false", "cat", "setsid", "id", "pwd", "kill", "ls", "grep", "head", "mkdir", "touch", "dd", "env", "yes"} {
+	for _, name := range []string{"sh", "sleep", "true", "false", "cat", "setsid", "id", "pwd", "kill", "ls", "grep", "head", "mkdir", "touch", "dd", "env", "yes", "stty", "tty"} {
 		b.check(os.Symlink("busybox", filepath.Join(b.Root, "bin", name)))
 	}
 	for name, fd := range map[string]string{"stdin": "0", "stdout": "1", "stderr": "2"} {
 		b.check(os.Symlink("/proc/self/fd/"+fd, filepath.Join(b.Root, "dev", name)))
 	}
+	b.check(os.Symlink("pts/ptmx", filepath.Join(b.Root, "dev/ptmx")))
+	b.check(syscall.Mknod(filepath.Join(b.Root, "dev/tty"), syscall.S_IFCHR, 5<<8))
+	b.check(os.Chmod(filepath.Join(b.Root, "dev/tty"), 0o666))
 	b.write("dev/null", "", 0o644)
 	b.write("etc/passwd", passwd, 0o644)
 	b.write("etc/group", groups, 0o644)

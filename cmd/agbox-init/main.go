@@ -5,6 +5,7 @@
 //	agbox-init [--socket=/.agbox/run/s] [--user=U[:G]] [--image-user=U[:G]] [--workdir=/workspace]
 //	           [--workspace-volume] [--stop-grace=2s] [--entrypoint-words=N] [-- ENTRYPOINT... COMMAND...]
 //	agbox-init handover [-- COMMAND...]
+//	agbox-init file ACTION PATH...
 //	agbox-init version
 //
 // The first form is the container's entrypoint. The first N words after "--", without N all of them,
@@ -58,6 +59,9 @@ func main() {
 	}
 	if len(args) > 0 && args[0] == "handover" {
 		handOver(args[1:])
+	}
+	if len(args) > 0 && args[0] == "file" {
+		fileMode(args[1:])
 	}
 	o, problem := parseOptions(args)
 	if problem == "" && os.Getpid() != 1 {

@@ -78,10 +78,11 @@ func stage(config string) error {
 		{"proc", c.Root + "/proc", "proc", 0},
 		{"/dev/null", c.Root + "/dev/null", "", syscall.MS_BIND},
 		{"tmp", c.Root + "/tmp", "tmpfs", 0},
+		{"devpts", c.Root + "/dev/pts", "devpts", 0},
 	}
 	if c.ReadOnly {
 		mounts = append(mounts, mounts[1])
-		mounts[5].flags = syscall.MS_BIND | syscall.MS_REMOUNT | syscall.MS_RDONLY
+		mounts[6].flags = syscall.MS_BIND | syscall.MS_REMOUNT | syscall.MS_RDONLY
 	}
 	if c.Cgroup != "" {
 		if err := os.WriteFile(c.Cgroup+"/cgroup.procs", []byte("0"), 0); err != nil {
@@ -90,8 +91,9 @@ func stage(config string) error {
 		mounts = append(mounts, mounts[1])
 		mounts[len(mounts)-1].source, mounts[len(mounts)-1].target = c.Cgroup, c.Root+"/"+c.CgroupAt
 	}
+	data := map[string]string{"devpts": "newinstance,ptmxmode=0666,mode=0620,gid=5"} // as a container has it
 	for _, m := range mounts {
-		if err := syscall.Mount(m.source, m.target, m.fs, m.flags, ""); err != nil {
+		if err := syscall.Mount(m.source, m.target, m.fs, m.flags, data[m.fs]); err != nil {
 			return fmt.Errorf("mount %s: %w", m.target, err)
 		}
 	}

@@ -43,6 +43,7 @@ type Daemon struct {
 	created   *agboxv1.CreateSandboxRequest
 	joined    func(id string)
 
+	trees  trees
 	work   sync.WaitGroup // what goes on after a reply
 	server *grpc.Server
 	served chan struct{}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) lsCommand() *cobra.Command {
+	var recursive bool
+	var limit uint32
+	cmd := &cobra.Command{
+		Use:     "ls SANDBOX:DIRECTORY",
+		Short:   "List files in a sandbox",
+		Example: `  agbox ls my-sandbox:/workspace -r`,
+		Args:    onePlace,
+	}
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "all that is below, too")
+	cmd.Flags().Uint32Var(&limit, "limit", 0, "at most so many (default: 10000)")
+	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+		at, _ := remote(args[0])
+		resp, err := c.Raw().ListFiles(ctx, &agboxv1.ListFilesRequest{SandboxId: at.sandbox, Path: at.path, Recursive: recursive, Limit: limit})
+		if err != nil {
+			return err
+		}
+		err = a.printFiles(resp.GetFiles())
+		if err == nil && resp.GetTruncated() {
+			a.say("there are more: see --limit")
+		}
+		return err
+	})
+	return cmd
+}
+
+func (a *app) statCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stat SANDBOX:PATH",
+		Short: "Show one file of a sandbox",
+		Args:  onePlace,
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+			at, _ := remote(args[0])
+			resp, err := c.Raw().StatFile(ctx, &agboxv1.StatFileRequest{SandboxId: at.sandbox, Path: at.path})
+			if err != nil {
+				return err
+			}
+			return a.printFiles([]*agboxv1.FileInfo{resp.GetFile()})
+		}),
+	}
+}
+
+func (a *app) printFiles(files []*agboxv1.FileInfo) error {
+	if a.json {
+		for _, file := range files {
+			if err := a.printJSON(file); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	rows := [][]string{{"MODE", "OWNER", "SIZE", "MODIFIED", "TYPE", "PATH"}}
+	for _, f := range files {
+		name := fileText(f.GetPath())
+		if f.GetType() == sdk.FileSymlink {
+			name += " -> " + fileText(f.GetLinkTarget())
+		}
+		rows = append(rows, []string{fmt.Sprintf("%04o", f.GetMode()), fmt.Sprintf("%d:%d", f.GetUid(), f.GetGid()),
+			fmt.Sprint(f.GetSize()), timeText(f.GetModifiedAt().AsTime()), f.GetType(), name})
+	}
+	return a.printTable(rows)
+}
+
+// fileText quotes a name that would not stay on its line, or would speak to the terminal.
+func fileText(name string) string {
+	if quoted := fmt.Sprintf("%q", name); quoted[1:len(quoted)-1] != name {
+		return quoted
+	}
+	return name
+}
+
+func (a *app) rmCommand() *cobra.Command {
+	var recursive bool
+	cmd := &cobra.Command{
+		Use:   "rm SANDBOX:PATH",
+		Short: "Remove a file from a sandbox that runs",
+		Args:  onePlace,
+	}
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also a directory that is not empty")
+	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+		at, _ := remote(args[0])
+		return c.RemoveFile(ctx, at.sandbox, at.path, recursive)
+	})
+	return cmd
+}
+
+func (a *app) watchFilesCommand() *cobra.Command {
+	var recursive bool
+	cmd := &cobra.Command{
+		Use:   "watch-files SANDBOX:PATH",
+		Short: "Show what happens to files in a sandbox that runs",
+		Long: `Show what happens to a file, or in a directory, until interrupted, until the directory is gone, or
+until the sandbox stops. The first line says that the watch has begun.`,
+		Example: `  agbox --json watch-files my-sandbox:/workspace -r | jq -r .path`,
+		Args:    onePlace,
+	}
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "all that is below, too")
+	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+		at, _ := remote(args[0])
+		return a.watchFiles(ctx, c, &agboxv1.WatchFilesRequest{SandboxId: at.sandbox, Path: at.path, Recursive: recursive})
+	})
+	return cmd
+}
+
+func (a *app) watchFiles(ctx context.Context, c *sdk.Client, req *agboxv1.WatchFilesRequest) error {
+	events, err := c.Raw().WatchFiles(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	for {
+		event, err := events.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if a.json {
+			err = a.printJSON(event)
+		} else {
+			_, err = fmt.Fprintln(a.out, fileEventText(event))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func fileEventText(event *agboxv1.FileEvent) string {
+	text := fmt.Sprintf("%-10s  %s", event.GetKind(), fileText(event.GetPath()))
+	if event.GetDirectory() {
+		text += "/"
+	}
+	if event.GetOldPath() != "" {
+		text += "  from " + fileText(event.GetOldPath())
+	}
+	return text
+}

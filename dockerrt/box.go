@@ -1,0 +1,202 @@
+package dockerrt
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/agbox-dev/agbox/dockerrt/files"
+)
+
+// box is a primary as the engine's archive API deals with it.
+type box struct {
+	container.InspectResponse
+	docker *Docker
+}
+
+// box fails with files.ErrNotRunning when there is no container.
+func (d *Docker) box(ctx context.Context, sandboxID string) (box, error) {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	found, err := d.api.ContainerInspect(ctx, primaryName(sandboxID))
+	if isNotFound(err) || err == nil && !d.owns(found.Config.Labels, sandboxID) {
+		return box{}, files.Refuse(files.ErrNotRunning, "sandbox %s has no primary container any more; delete it", sandboxID)
+	}
+	return box{found, d}, err
+}
+
+// place is what a path leads to.
+type place struct {
+	path      string // without links
+	missing   int    // parts at its end that are not there
+	directory bool   // what is there is one
+}
+
+// resolve follows all links, as the engine does: within the container's root.
+func (b box) resolve(ctx context.Context, p string) (place, error) {
+	at := place{path: "/", directory: true}
+	for _, part := range strings.Split(strings.Trim(p, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		next := path.Join(at.path, part)
+		if at.missing > 0 {
+			at = place{next, at.missing + 1, false}
+			continue
+		}
+		if !at.directory {
+			return at, files.Refuse(files.ErrNotDirectory, "%q goes through %q, which is not a directory; StatFile tells what it is", p, at.path)
+		}
+		stat, err := b.stat(ctx, next)
+		if err == nil && stat.Mode&os.ModeSymlink != 0 {
+			next = stat.LinkTarget
+			if stat, err = b.stat(ctx, next); isNotFound(err) {
+				return at, files.Refuse(files.ErrNotFound, "%q goes through a link to %q, which does not exist in the sandbox; remove the link or make that", p, next)
+			}
+		}
+		switch {
+		case isNotFound(err):
+			at = place{next, 1, false}
+		case err != nil:
+			return at, engineRefusal(p, err)
+		default:
+			at = place{next, 0, stat.Mode.IsDir()}
+		}
+	}
+	return at, nil
+}
+
+func (b box) stat(ctx context.Context, p string) (container.PathStat, error) {
+	ctx, cancel := b.docker.read(ctx)
+	defer cancel()
+	return b.docker.api.ContainerStatPath(ctx, b.ID, p)
+}
+
+// mount returns what holds the path: the mount that is nearest above it. Root is the container's own layer.
+func (b box) mount(p string) container.MountPoint {
+	best := container.MountPoint{Destination: "/", RW: !b.HostConfig.ReadonlyRootfs}
+	consider := func(m container.MountPoint) {
+		if files.Within(p, m.Destination) && len(m.Destination) > len(best.Destination) {
+			best = m
+		}
+	}
+	for _, m := range b.Mounts {
+		consider(m)
+	}
+	for target := range b.HostConfig.Tmpfs {
+		consider(container.MountPoint{Type: "tmpfs", Destination: target, RW: true})
+	}
+	for _, target := range []string{"/dev", "/proc", "/sys"} {
+		consider(container.MountPoint{Type: "tmpfs", Destination: target, RW: true})
+	}
+	return best
+}
+
+// memory refuses a path without links that only the sandbox's processes see.
+func (b box) memory(p string) error {
+	if m := b.mount(p); m.Type == "tmpfs" {
+		return files.Refuse(files.ErrMemory, "%q lies in %s, which is in the memory of the sandbox, where only its own processes see it; use an exec, or another path", p, m.Destination)
+	}
+	return nil
+}
+
+// onDisk refuses a path in memory; its last part is not followed.
+func (b box) onDisk(ctx context.Context, p string) error {
+	if len(b.HostConfig.Tmpfs) == 0 {
+		return b.memory(p) // links into /dev and the like find nothing
+	}
+	at, err := b.resolve(ctx, path.Dir(p))
+	if err != nil {
+		return err
+	}
+	return b.memory(path.Join(at.path, path.Base(p)))
+}
+
+// destination finds out where a stream for a directory goes.
+func (b box) destination(ctx context.Context, directory string) (files.Destination, error) {
+	at, err := b.resolve(ctx, directory)
+	if err != nil {
+		return files.Destination{}, err
+	}
+	if at.missing == 0 && !at.directory {
+		return files.Destination{}, files.Refuse(files.ErrNotDirectory, "%q is not a directory; name the one to unpack in", directory)
+	}
+	if err := files.Reserved(at.path); err != nil {
+		return files.Destination{}, err
+	}
+	if err := b.memory(at.path); err != nil {
+		return files.Destination{}, err
+	}
+	to := files.Destination{Root: "/", Directory: at.path, Missing: at.missing}
+	m := b.mount(at.path)
+	if !m.RW {
+		what := "the mount " + m.Destination
+		if m.Destination == "/" {
+			what = "the sandbox's root"
+		}
+		return to, files.Refuse(files.ErrReadOnly, "%q lies in %s, which is read-only; choose a path in a writable mount, or change the spec", directory, what)
+	}
+	if b.HostConfig.ReadonlyRootfs {
+		to.Root = m.Destination // the engine refuses to begin at a root that is read-only
+	}
+	return to, nil
+}
+
+// owner resolves whom an upload is for, as agbox-init would for an exec: its own options say what the spec and the image
+// have.
+func (b box) owner(ctx context.Context, owner string) (files.Account, error) {
+	var accounts files.Accounts
+	var err error
+	if accounts.Passwd, err = b.text(ctx, "/etc/passwd"); err == nil {
+		accounts.Group, err = b.text(ctx, "/etc/group")
+	}
+	switch {
+	case err != nil:
+		return files.Account{}, err
+	case owner != "":
+		return accounts.Lookup(owner)
+	}
+	return accounts.Rule(b.option("--user="), b.option("--image-user="))
+}
+
+func (b box) option(name string) string {
+	for _, word := range b.Config.Entrypoint {
+		if value, found := strings.CutPrefix(word, name); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// maxAccounts bounds an account file in bytes, as agbox-init does.
+const maxAccounts = 4 << 20
+
+// text returns a small file; "" when there is none, or something else.
+func (b box) text(ctx context.Context, p string) (string, error) {
+	ctx, cancel := b.docker.read(ctx)
+	defer cancel()
+	at, err := b.resolve(ctx, p)
+	if errors.Is(err, files.ErrNotFound) || errors.Is(err, files.ErrNotDirectory) || err == nil && (at.missing > 0 || at.directory) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	stream, _, err := b.docker.api.CopyFromContainer(ctx, b.ID, at.path)
+	if err != nil {
+		return "", err
+	}
+	defer stream.Close()
+	in := tar.NewReader(stream)
+	header, err := in.Next()
+	if err != nil || header.Typeflag != tar.TypeReg || header.Size > maxAccounts {
+		return "", err
+	}
+	text, err := io.ReadAll(in)
+	return string(text), err
+}

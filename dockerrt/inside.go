@@ -1,0 +1,128 @@
+package dockerrt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agbox-dev/agbox/dockerrt/files"
+	"github.com/agbox-dev/agbox/dockerrt/files/record"
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+// insidePrefix begins the ids of agbox-init's own commands: no client's exec can have one, none is recorded or shown.
+const insidePrefix = "_file-"
+
+// insideEnd is how long the end of such a command is waited for when it has no more to tell. One in a frozen sandbox ends
+// when that goes on.
+const insideEnd = 2 * time.Second
+
+// insideStart is how long such a command may take to start, which takes some milliseconds. An agbox-init that is too old to
+// be given a pipe does not answer.
+const insideStart = 10 * time.Second
+
+var errNotStarted = files.Refuse(files.ErrRefused, "the sandbox's agbox-init does not answer; try again, or create the sandbox anew if an older agboxd has made it")
+
+// inside runs agbox-init in its mode "file" in the sandbox, as root, and hands each record that it writes to take, until
+// the last one, which it returns. The command ends with ctx, with an error of take, with the daemon and with the sandbox.
+//
+// The records come through a pipe of its own, which the command has as descriptor 0: agbox-init's pump is not in between,
+// so a slow reader holds up nobody but the command, and a dead one ends it.
+func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields []string) error, args ...string) (last []string, err error) {
+	link, err := d.running(sandboxID)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", files.ErrNotRunning, err)
+	}
+	from, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, to.Close())
+	}
+	defer null.Close()
+	id := insidePrefix + uuid.NewString()
+	running, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	waiting, abandon := context.WithCancelCause(ctx)
+	defer abandon(nil)
+	unanswered := time.AfterFunc(insideStart, func() { abandon(errNotStarted) })
+	defer unanswered.Stop()
+	ended := make(chan error, 1)
+	go func() {
+		result, err := link.Exec(running, initlink.ExecSpec{
+			ID: id, Argv: append([]string{initTarget, "file"}, args...), Cwd: "/", User: "0",
+			Files: [3]*os.File{null, null, null}, Stdin: [2]*os.File{to, null},
+			OnStarted: func(int) {
+				unanswered.Stop()
+				to.Close()
+			},
+		})
+		to.Close() // once more does no harm; what the command wrote can be read to its end now
+		if err == nil {
+			link.Ack(id)
+			err = insideResult(result)
+		}
+		ended <- err
+	}()
+	defer context.AfterFunc(waiting, func() { from.SetReadDeadline(time.Unix(1, 0)) })()
+
+	last, err = readRecords(bufio.NewReaderSize(from, 64<<10), take)
+	if err != nil {
+		from.Close()
+		link.Cancel(ctx, id, 0)
+	}
+	defer time.AfterFunc(insideEnd, giveUp).Stop()
+	end := <-ended
+	switch {
+	case waiting.Err() != nil:
+		return nil, context.Cause(waiting)
+	case errors.Is(err, io.EOF) && errors.Is(end, files.ErrRefused):
+		return nil, end
+	case errors.Is(err, io.EOF): // it ended before its time
+		return nil, errors.Join(files.ErrNotRunning, end)
+	}
+	return last, err
+}
+
+// insideResult is nil for a command that was there.
+func insideResult(result initproto.Result) error {
+	switch {
+	case result.ErrorCode == initproto.CodeStopping:
+		return files.ErrNotRunning
+	case result.ErrorCode != "":
+		return fmt.Errorf("agbox-init cannot look into the sandbox: %s", result.ErrorMessage)
+	case result.ExitCode == 2:
+		return files.Refuse(files.ErrRefused, "the sandbox's agbox-init is too old for this; create the sandbox anew")
+	case result.ExitCode != 0:
+		return fmt.Errorf("agbox-init was ended inside the sandbox: exit code %d", result.ExitCode)
+	}
+	return nil
+}
+
+func readRecords(from *bufio.Reader, take func([]string) error) ([]string, error) {
+	for {
+		fields, err := record.Read(from)
+		if err != nil {
+			return nil, err
+		}
+		switch fields[0] {
+		case record.End, record.More:
+			return fields, nil
+		case record.Failed:
+			return nil, files.ParseFailure(fields)
+		}
+		if err := take(fields); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package sdk
+
+import (
+	"archive/tar"
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// UploadOption changes how files are uploaded.
+type UploadOption func(*agboxv1.UploadFilesStart)
+
+// WithOwner has what is uploaded belong to this user, a name or number, optionally ":group"; without it, to whom an exec
+// would run as.
+func WithOwner(user string) UploadOption { return func(s *agboxv1.UploadFilesStart) { s.Owner = user } }
+
+// Uploaded is what an upload brought: all but directories, and the bytes of files.
+type Uploaded struct{ Files, Bytes uint64 }
+
+// UploadTar unpacks a tar stream in a directory of the sandbox, which is made when it is missing. Names must be relative,
+// without "..", hard links point to what came before; devices and pipes are refused. What was unpacked before an error
+// stays.
+func (c *Client) UploadTar(ctx context.Context, id, directory string, stream io.Reader, opts ...UploadOption) (Uploaded, error) {
+	start := &agboxv1.UploadFilesStart{SandboxId: id, Path: directory}
+	for _, opt := range opts {
+		opt(start)
+	}
+	resp, err := c.raw.UploadFiles(ctx, start, stream)
+	return Uploaded{resp.GetFiles(), resp.GetBytes()}, err
+}
+
+// Upload copies a local file to a path in the sandbox, or into it where that is a directory or ends in "/"; of a local
+// directory, the content into a directory there, which is made when it is missing. Links stay links.
+func (c *Client) Upload(ctx context.Context, id, local, target string, opts ...UploadOption) (Uploaded, error) {
+	info, err := os.Stat(local)
+	if err != nil {
+		return Uploaded{}, err
+	}
+	pack, directory := func(out *tar.Writer) error { return out.AddFS(os.DirFS(local)) }, target
+	if !info.IsDir() {
+		name := path.Base(target)
+		directory = path.Dir(target)
+		there, err := c.StatFile(ctx, id, target)
+		switch {
+		case err == nil && there.Type == FileDirectory || err != nil && errors.Is(err, ErrFileNotFound) && strings.HasSuffix(target, "/"):
+			name, directory = filepath.Base(local), target
+		case err != nil && !errors.Is(err, ErrFileNotFound):
+			return Uploaded{}, err
+		}
+		pack = func(out *tar.Writer) error { return packFile(out, local, name) }
+	}
+	reader, writer := io.Pipe()
+	packed := make(chan struct{})
+	go func() {
+		defer close(packed)
+		buffer := bufio.NewWriterSize(writer, 64<<10)
+		out := tar.NewWriter(buffer)
+		err := pack(out)
+		if err == nil {
+			err = errors.Join(out.Close(), buffer.Flush())
+		}
+		writer.CloseWithError(err)
+	}()
+	uploaded, err := c.UploadTar(ctx, id, directory, reader, opts...)
+	reader.CloseWithError(context.Canceled)
+	<-packed
+	return uploaded, err
+}
+
+func packFile(out *tar.Writer, local, name string) error {
+	file, err := os.Open(local)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is neither a file nor a directory", local)
+	}
+	header, err := tar.FileInfoHeader(info, "")
+	if err != nil {
+		return err
+	}
+	header.Name = name
+	if err := out.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.Copy(out, file)
+	return err
+}
+
+// DownloadTar returns a file or directory of the sandbox as a tar stream, whose names begin with the path's last part. What
+// the daemon refuses, the first Read tells. Close must follow.
+func (c *Client) DownloadTar(ctx context.Context, id, path string) (io.ReadCloser, error) {
+	return c.raw.DownloadFiles(ctx, &agboxv1.DownloadFilesRequest{SandboxId: id, Path: path})
+}
+
+// Download copies a file of the sandbox to a local path, or into it where that is a directory; of a directory, the content
+// into a local directory, which is made when it is missing. Permissions and times are kept, owners are not. Nothing is
+// written elsewhere, whatever names and links the sandbox has; where its links lead is not looked at. Files that are
+// neither of these make it fail, when all others are copied.
+func (c *Client) Download(ctx context.Context, id, path, local string) error {
+	stream, err := c.DownloadTar(ctx, id, path)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	in := tar.NewReader(stream)
+	first, err := in.Next()
+	if err != nil {
+		return err
+	}
+	if first.Typeflag != tar.TypeDir {
+		return downloadFile(in, first, local)
+	}
+	if err := os.MkdirAll(local, 0o777); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(local)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	u := unpacking{root: root, top: strings.Trim(first.Name, "/") + "/"}
+	for {
+		header, err := in.Next()
+		if err == io.EOF {
+			return u.finish()
+		} else if err != nil {
+			return err
+		}
+		if err := u.entry(header, in); err != nil {
+			return err
+		}
+	}
+}
+
+// downloadFile writes the one entry of a stream.
+func downloadFile(in *tar.Reader, header *tar.Header, local string) error {
+	directory, name := filepath.Split(local)
+	if info, err := os.Stat(local); err == nil && info.IsDir() || name == "" {
+		directory, name = local, path.Base(header.Name)
+	}
+	root, err := os.OpenRoot(cmp.Or(directory, "."))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	u := unpacking{root: root}
+	header.Name = name
+	return errors.Join(u.entry(header, in), u.finish())
+}
+
+// unpacking writes below a local directory, and cannot write elsewhere.
+type unpacking struct {
+	root        *os.Root
+	top         string        // what every name begins with
+	directories []*tar.Header // whose permissions and times come last; names are local
+	others      []string
+}
+
+func (u *unpacking) entry(header *tar.Header, content io.Reader) error {
+	name := filepath.FromSlash(strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(header.Name, "/"), u.top), "/"))
+	if name == "" || name == "." {
+		return nil
+	}
+	if header.Typeflag == tar.TypeDir {
+		u.directories = append(u.directories, &tar.Header{Name: name, Mode: header.Mode, ModTime: header.ModTime})
+		if info, err := u.root.Lstat(name); err == nil && !info.IsDir() {
+			return fmt.Errorf("%s is not a directory here, and is one in the sandbox: remove it first", filepath.Join(u.root.Name(), name))
+		}
+		return u.root.MkdirAll(name, 0o700)
+	}
+	if info, err := u.root.Lstat(name); err == nil && !info.IsDir() { // nothing is written through a link that is there
+		if err := u.root.Remove(name); err != nil {
+			return err
+		}
+	}
+	switch header.Typeflag {
+	case tar.TypeReg:
+		return u.file(name, header, content)
+	case tar.TypeSymlink:
+		return u.root.Symlink(header.Linkname, name)
+	case tar.TypeLink:
+		return u.root.Link(filepath.FromSlash(strings.TrimPrefix(strings.TrimPrefix(header.Linkname, "/"), u.top)), name)
+	}
+	u.others = append(u.others, header.Name)
+	return nil
+}
+
+func (u *unpacking) file(name string, header *tar.Header, content io.Reader) error {
+	file, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, content)
+	if err == nil {
+		err = file.Chmod(os.FileMode(header.Mode & 0o777))
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return u.root.Chtimes(name, time.Time{}, header.ModTime)
+}
+
+func (u *unpacking) finish() error {
+	for _, header := range slices.Backward(u.directories) {
+		if err := u.root.Chmod(header.Name, os.FileMode(header.Mode&0o777)); err != nil {
+			return err
+		}
+		if err := u.root.Chtimes(header.Name, time.Time{}, header.ModTime); err != nil {
+			return err
+		}
+	}
+	if len(u.others) > 0 {
+		return fmt.Errorf("not copied, as they are neither files nor directories nor links: %s", strings.Join(u.others, ", "))
+	}
+	return nil
+}

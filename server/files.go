@@ -1,0 +1,353 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/dockerrt/files"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+// fileRuntime is what a runtime does for files. Paths are absolute and clean; refusals are *files.Refusal. running says that
+// the primary's processes run, and are not frozen.
+type fileRuntime interface {
+	UploadFiles(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error)
+	DownloadFiles(ctx context.Context, sandboxID, path string) (io.ReadCloser, error)
+	StatFile(ctx context.Context, sandboxID, path string, running bool) (*agboxv1.FileInfo, error)
+	ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, list *files.List) error
+	RemoveFile(ctx context.Context, sandboxID, path string, recursive bool) error
+	WatchFiles(ctx context.Context, sandboxID, path string, recursive bool, tell func(*agboxv1.FileEvent) error) error
+}
+
+// Refusals of files.
+const (
+	reasonPathInvalid     = "PATH_INVALID"
+	reasonPathEscapes     = "PATH_ESCAPES"
+	reasonPathReserved    = "PATH_RESERVED"
+	reasonFileNotFound    = "FILE_NOT_FOUND"
+	reasonNotDirectory    = "FILE_NOT_A_DIRECTORY"
+	reasonNotEmpty        = "DIRECTORY_NOT_EMPTY"
+	reasonReadOnly        = "FILE_READ_ONLY"
+	reasonMounted         = "FILE_MOUNTED"
+	reasonInMemory        = "FILE_IN_MEMORY"
+	reasonTarEntry        = "TAR_ENTRY_REFUSED"
+	reasonTarInvalid      = "TAR_INVALID"
+	reasonOwnerUnknown    = "OWNER_UNKNOWN"
+	reasonFileRefused     = "FILE_REFUSED"
+	reasonUploadMalformed = "UPLOAD_MALFORMED"
+)
+
+var fileKinds = []struct {
+	is     error
+	code   codes.Code
+	reason string
+	field  string
+}{
+	{files.ErrPath, codes.InvalidArgument, reasonPathInvalid, "path"},
+	{files.ErrEscapes, codes.InvalidArgument, reasonPathEscapes, "data"},
+	{files.ErrReserved, codes.InvalidArgument, reasonPathReserved, "path"},
+	{files.ErrNotFound, codes.NotFound, reasonFileNotFound, "path"},
+	{files.ErrNotDirectory, codes.FailedPrecondition, reasonNotDirectory, "path"},
+	{files.ErrNotEmpty, codes.FailedPrecondition, reasonNotEmpty, "path"},
+	{files.ErrReadOnly, codes.FailedPrecondition, reasonReadOnly, "path"},
+	{files.ErrMounted, codes.FailedPrecondition, reasonMounted, "path"},
+	{files.ErrMemory, codes.FailedPrecondition, reasonInMemory, "path"},
+	{files.ErrEntry, codes.InvalidArgument, reasonTarEntry, "data"},
+	{files.ErrTar, codes.InvalidArgument, reasonTarInvalid, "data"},
+	{files.ErrOwner, codes.FailedPrecondition, reasonOwnerUnknown, "owner"},
+	{files.ErrRefused, codes.FailedPrecondition, reasonFileRefused, "path"},
+}
+
+// errStalled ends a transfer whose client neither sends nor reads.
+var errStalled = errors.New("the client did nothing for a minute, and the sandbox can do nothing else meanwhile")
+
+// stallTime is how long a transfer may stand still. The engine answers nothing else about a container meanwhile.
+const stallTime = time.Minute
+
+func (s *Server) failFile(err error, sandboxID string) error {
+	for _, kind := range fileKinds {
+		if errors.Is(err, kind.is) {
+			return newStatus(kind.code, kind.reason, kind.field+": "+err.Error(), map[string]string{"sandbox_id": sandboxID, "field": kind.field})
+		}
+	}
+	if errors.Is(err, files.ErrNotRunning) {
+		s.log.Info("a look into a sandbox ended early", slog.String("sandbox_id", sandboxID), slog.Any("error", err))
+		message := "sandbox " + sandboxID + " ended meanwhile: ask again once it is READY"
+		if refusal, ok := errors.AsType[*files.Refusal](err); ok {
+			message = refusal.Message
+		}
+		err = &lifecycle.Refusal{Kind: lifecycle.ErrNotReady, Message: message}
+	}
+	if errors.Is(err, errStalled) {
+		return newStatus(codes.DeadlineExceeded, reasonDeadline, "the transfer was cut off: "+err.Error()+": start it again", map[string]string{"sandbox_id": sandboxID})
+	}
+	return s.fail(err, "sandbox_id", sandboxID)
+}
+
+// fileAccess is one call's way to a sandbox's files.
+type fileAccess struct {
+	view actors.View
+	path string // absolute and clean
+}
+
+// files makes a lazy sandbox and finds out whether its files can be reached; with run, whether its processes run.
+func (s *Server) files(ctx context.Context, sandboxID, path string, run bool) (fileAccess, error) {
+	if err := s.system.Use(ctx, sandboxID); err != nil {
+		return fileAccess{}, err
+	}
+	view, err := s.system.Sandbox(sandboxID)
+	if err != nil {
+		return fileAccess{}, err
+	}
+	directory := view.Spec.GetWorkingDir()
+	if directory == "" {
+		directory = "/workspace"
+	}
+	clean, err := files.Clean(directory, path)
+	if err != nil {
+		return fileAccess{}, err
+	}
+	state := view.State
+	switch {
+	case state.Up():
+		return fileAccess{view, clean}, nil
+	case run:
+		return fileAccess{}, unreachable(state, "for this it has to run: resume it or wait until it is READY")
+	case state.Operation == lifecycle.NoOperation && (state.Phase == lifecycle.Stopped || state.Phase == lifecycle.Failed):
+		return fileAccess{view, clean}, nil
+	}
+	return fileAccess{}, unreachable(state, "its files can be reached while it is READY, PAUSED, DRAINING, STOPPED or FAILED")
+}
+
+func unreachable(state lifecycle.State, advice string) error {
+	return &lifecycle.Refusal{Kind: lifecycle.ErrNotReady,
+		Message: fmt.Sprintf("sandbox %s is %s: %s", state.SandboxID, stateName(state.Phase), advice)}
+}
+
+// running reports whether the sandbox's processes can be asked.
+func (a fileAccess) running() bool {
+	state := a.view.State
+	return (state.Phase == lifecycle.Ready || state.Phase == lifecycle.Draining) && state.Operation == lifecycle.NoOperation
+}
+
+// whileFree returns a context that ends, with the cause, when an operation on the sandbox begins, for the engine would let
+// it wait for a transfer; and when the server closes. end must be called, and waits.
+func (s *Server) whileFree(ctx context.Context, sandboxID string) (_ context.Context, end func()) {
+	return s.whileState(ctx, sandboxID, func(state lifecycle.State) error {
+		if state.Operation == lifecycle.NoOperation {
+			return nil
+		}
+		return &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: fmt.Sprintf(
+			"the transfer was cut off by the %s of sandbox %s, which is %s: start it again when that is over", state.Operation, sandboxID, stateName(state.Phase))}
+	})
+}
+
+func (s *Server) whileState(ctx context.Context, sandboxID string, wrong func(lifecycle.State) error) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		cancel(s.until(ctx, sandboxID, nil, func() (bool, error) {
+			view, err := s.system.Sandbox(sandboxID)
+			if err == nil {
+				err = wrong(view.State)
+			}
+			return false, err
+		}))
+	})
+	return ctx, func() { cancel(nil); looking.Wait() }
+}
+
+func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFilesRequest, agboxv1.UploadFilesResponse]) error {
+	first, err := stream.Recv()
+	if err != nil && err != io.EOF {
+		return s.fail(stream.Context().Err())
+	}
+	start := first.GetStart()
+	if start == nil {
+		return newStatus(codes.InvalidArgument, reasonUploadMalformed, "start: the first message has none; begin with one, the tar stream follows", map[string]string{"field": "start"})
+	}
+	if err := spec.ValidateUser("owner", start.Owner); err != nil {
+		return s.fail(err, "sandbox_id", start.SandboxId)
+	}
+	access, err := s.files(stream.Context(), start.SandboxId, start.Path, false)
+	if err != nil {
+		return s.failFile(err, start.SandboxId)
+	}
+	ctx, end := s.whileFree(stream.Context(), start.SandboxId)
+	defer end()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	incoming := newIncoming(s, ctx, stop, stream)
+	written, err := s.runtime.UploadFiles(ctx, start.SandboxId, access.path, start.Owner, incoming)
+	if err != nil {
+		if errors.Is(err, errStartAgain) {
+			return newStatus(codes.InvalidArgument, reasonUploadMalformed, "start: it comes a second time; send nothing but data after the first message",
+				map[string]string{"field": "start", "sandbox_id": start.SandboxId})
+		}
+		return s.failFile(err, start.SandboxId)
+	}
+	return stream.SendAndClose(&agboxv1.UploadFilesResponse{Files: written.Files, Bytes: written.Bytes})
+}
+
+// incoming is the tar stream of an upload. What receives it lives as long as the call.
+type incoming struct {
+	ctx    context.Context
+	parts  chan []byte
+	rest   []byte
+	failed error // set before parts is closed
+}
+
+var errStartAgain = errors.New("a second start")
+
+func newIncoming(s *Server, ctx context.Context, stop context.CancelCauseFunc, stream grpc.ClientStreamingServer[agboxv1.UploadFilesRequest, agboxv1.UploadFilesResponse]) *incoming {
+	in := &incoming{ctx: ctx, parts: make(chan []byte)}
+	s.receivers.Go(func() { // Recv ends with the call
+		stalled := time.AfterFunc(stallTime, func() { stop(errStalled) })
+		defer stalled.Stop()
+		defer close(in.parts)
+		for {
+			message, err := stream.Recv()
+			stalled.Stop() // from here on it is the engine that takes its time
+			if err != nil {
+				if in.failed = err; err != io.EOF {
+					stop(context.Canceled)
+				}
+				return
+			}
+			if message.GetStart() != nil {
+				in.failed = errStartAgain
+				return
+			}
+			select {
+			case in.parts <- message.GetData():
+				stalled.Reset(stallTime)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return in
+}
+
+func (in *incoming) Read(p []byte) (int, error) {
+	for len(in.rest) == 0 {
+		select {
+		case part, more := <-in.parts:
+			if !more {
+				return 0, in.end()
+			}
+			in.rest = part
+		case <-in.ctx.Done():
+			return 0, context.Cause(in.ctx)
+		}
+	}
+	n := copy(p, in.rest)
+	in.rest = in.rest[n:]
+	return n, nil
+}
+
+func (in *incoming) end() error {
+	if in.failed == nil {
+		return context.Cause(in.ctx)
+	}
+	return in.failed
+}
+
+// maxFileChunk is how many bytes of a tar stream one message holds at most; a client that does not read holds two of them.
+const maxFileChunk = 64 << 10
+
+func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]) error {
+	access, err := s.files(stream.Context(), req.SandboxId, req.Path, false)
+	if err != nil {
+		return s.failFile(err, req.SandboxId)
+	}
+	ctx, end := s.whileFree(stream.Context(), req.SandboxId)
+	defer end()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stalled := time.AfterFunc(stallTime, func() { stop(errStalled) })
+	defer stalled.Stop()
+	from, err := s.runtime.DownloadFiles(ctx, req.SandboxId, access.path)
+	if err != nil {
+		return s.failTransfer(ctx, err, req.SandboxId)
+	}
+	defer from.Close()
+	buffer := make([]byte, maxFileChunk)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			// Send keeps the message no longer than the call: it is encoded first.
+			if err := stream.Send(&agboxv1.DownloadFilesChunk{Data: buffer[:n]}); err != nil {
+				return err
+			}
+			stalled.Reset(stallTime)
+		}
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return s.failTransfer(ctx, err, req.SandboxId)
+		}
+	}
+}
+
+// failTransfer tells why the context ended, when it did.
+func (s *Server) failTransfer(ctx context.Context, err error, sandboxID string) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return s.failFile(err, sandboxID)
+}
+
+func (s *Server) StatFile(ctx context.Context, req *agboxv1.StatFileRequest) (*agboxv1.StatFileResponse, error) {
+	access, err := s.files(ctx, req.SandboxId, req.Path, false)
+	if err != nil {
+		return nil, s.failFile(err, req.SandboxId)
+	}
+	info, err := s.runtime.StatFile(ctx, req.SandboxId, access.path, access.running())
+	if err != nil {
+		return nil, s.failFile(err, req.SandboxId)
+	}
+	return &agboxv1.StatFileResponse{File: info}, nil
+}
+
+func (s *Server) ListFiles(ctx context.Context, req *agboxv1.ListFilesRequest) (*agboxv1.ListFilesResponse, error) {
+	access, err := s.files(ctx, req.SandboxId, req.Path, false)
+	if err != nil {
+		return nil, s.failFile(err, req.SandboxId)
+	}
+	list := files.NewList(req.Limit)
+	if !access.running() { // the engine is asked, as for a transfer
+		var end func()
+		ctx, end = s.whileFree(ctx, req.SandboxId)
+		defer end()
+	}
+	if err := s.runtime.ListFiles(ctx, req.SandboxId, access.path, req.Recursive, access.running(), list); err != nil {
+		return nil, s.failTransfer(ctx, err, req.SandboxId)
+	}
+	return &agboxv1.ListFilesResponse{Files: list.Files, Truncated: list.Truncated}, nil
+}
+
+func (s *Server) RemoveFile(ctx context.Context, req *agboxv1.RemoveFileRequest) (*agboxv1.RemoveFileResponse, error) {
+	access, err := s.files(ctx, req.SandboxId, req.Path, true)
+	if err == nil && !access.running() {
+		err = unreachable(access.view.State, "for this its processes have to run: unpause it or wait until it is READY")
+	}
+	if err == nil {
+		err = s.runtime.RemoveFile(ctx, req.SandboxId, access.path, req.Recursive)
+	}
+	if err != nil {
+		return nil, s.failFile(err, req.SandboxId)
+	}
+	return &agboxv1.RemoveFileResponse{}, nil
+}
