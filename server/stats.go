@@ -16,18 +16,22 @@ func (s *Server) GetStats(ctx context.Context, req *agboxv1.GetStatsRequest) (*a
 		return nil, s.fail(err, "sandbox_id", req.SandboxId)
 	}
 	var containers []*agboxv1.ContainerStats
-	switch view.State.Phase {
-	case lifecycle.Ready, agboxv1.SandboxState_SANDBOX_STATE_PAUSED, agboxv1.SandboxState_SANDBOX_STATE_DRAINING:
+	if view.State.Up() {
 		if containers, err = s.runtime.Stats(ctx, req.SandboxId); err != nil {
 			return nil, s.fail(err, "sandbox_id", req.SandboxId)
 		}
 	}
-	if len(containers) == 0 || containers[0].ServiceName != "" { // it is not in such a state, or is about to leave it
+	if !primaryRuns(containers) { // it is not in such a state, or is about to leave it
 		return nil, s.fail(&lifecycle.Refusal{Kind: lifecycle.ErrNotReady, Message: fmt.Sprintf(
 			"sandbox %s is %s and its primary does not run: there are stats only while it does", req.SandboxId, stateName(view.State.Phase))},
 			"sandbox_id", req.SandboxId)
 	}
 	return &agboxv1.GetStatsResponse{Containers: containers}, nil
+}
+
+// primaryRuns reports whether the stats are of a sandbox that runs, of whose containers the primary is the first.
+func primaryRuns(containers []*agboxv1.ContainerStats) bool {
+	return len(containers) > 0 && containers[0].ServiceName == ""
 }
 
 func (s *Server) Info(ctx context.Context, _ *agboxv1.InfoRequest) (*agboxv1.InfoResponse, error) {

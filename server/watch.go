@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"google.golang.org/grpc"
@@ -22,7 +23,10 @@ func (s *Server) WatchSandboxes(req *agboxv1.WatchSandboxesRequest, stream grpc.
 	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
 		return s.fail(err)
 	}
-	w := watch{server: s, selector: req.LabelSelector, stream: stream, version: s.db.Version(), cursors: map[string]uint64{}}
+	if err := knownStates("states", req.States); err != nil {
+		return s.fail(err)
+	}
+	w := watch{server: s, selector: req.LabelSelector, states: req.States, stream: stream, version: s.db.Version(), cursors: map[string]uint64{}}
 	if err := w.begin(req.IncludeCurrentSnapshot); err != nil {
 		return err
 	}
@@ -49,10 +53,12 @@ func (s *Server) WatchSandboxes(req *agboxv1.WatchSandboxesRequest, stream grpc.
 type watch struct {
 	server   *Server
 	selector map[string]string
-	stream   grpc.ServerStreamingServer[agboxv1.SandboxEvent]
+	// states are those whose events are told, all when there are none.
+	states []lifecycle.Phase
+	stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]
 	// version is up to where it has been told which sandboxes changed.
 	version uint64
-	// cursors holds the newest sequence sent of each sandbox that matches, until that is DELETED. due are those that
+	// cursors holds the newest sequence sent, or left out, of each sandbox that matches, until that is DELETED. due are those that
 	// may have more, each once.
 	cursors map[string]uint64
 	due     []string
@@ -70,7 +76,7 @@ func (w *watch) begin(snapshots bool) error {
 			continue
 		}
 		w.cursors[view.State.SandboxID] = view.State.Sequence
-		if snapshots {
+		if snapshots && inOneOf(view, w.states) {
 			told = append(told, snapshot(view)...)
 		}
 	}
@@ -152,8 +158,10 @@ func (w *watch) send(id string, events []*agboxv1.SandboxEvent) error {
 				map[string]string{"sandbox_id": id, "from_sequence": strconv.FormatUint(cursor, 10),
 					"oldest_sequence": strconv.FormatUint(event.Sequence, 10)})
 		}
-		if err := w.stream.Send(event); err != nil {
-			return err
+		if len(w.states) == 0 || slices.Contains(w.states, event.SandboxState) {
+			if err := w.stream.Send(event); err != nil {
+				return err
+			}
 		}
 		w.cursors[id] = event.Sequence
 		if event.EventType == agboxv1.EventType_SANDBOX_DELETED {

@@ -1,0 +1,58 @@
+package sdk
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// SandboxStats is one reading of what a sandbox uses: of the primary first, then of each service that runs.
+type SandboxStats struct {
+	SandboxID  string
+	Containers []Stats
+}
+
+// WatchStats yields what every sandbox with these labels uses while it runs, those that come later included, and with no
+// labels that of all. The interval between two readings is at least 100 ms; 0 is the daemon's, one second. A reader that
+// is slower than that misses readings, but for those that the connection has buffered. It ends with one last error: the context's,
+// ErrUnavailable when the daemon went away or never was there. Leaving the loop ends it as well.
+func (c *Client) WatchStats(ctx context.Context, labels map[string]string, interval time.Duration) iter.Seq2[SandboxStats, error] {
+	req := &agboxv1.WatchStatsRequest{LabelSelector: labels}
+	if interval != 0 {
+		req.Interval = durationpb.New(interval)
+	}
+	return func(yield func(SandboxStats, error) bool) {
+		stream, err := c.raw.WatchStats(ctx, req)
+		if err != nil {
+			yield(SandboxStats{}, err)
+			return
+		}
+		defer stream.Close()
+		for {
+			p, err := stream.Recv()
+			if err != nil {
+				yield(SandboxStats{}, err)
+				return
+			}
+			if !yield(SandboxStats{SandboxID: p.GetSandboxId(), Containers: statsOf(p.GetContainers())}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func statsOf(containers []*agboxv1.ContainerStats) []Stats {
+	var stats []Stats
+	for _, p := range containers {
+		stats = append(stats, Stats{
+			Service: p.GetServiceName(), ReadAt: timeOf(p.GetReadAt()), CPUTime: p.GetCpuTime().AsDuration(),
+			MemoryBytes: p.GetMemoryBytes(), MemoryLimitBytes: p.GetMemoryLimitBytes(), Pids: p.GetPids(),
+			NetworkReceivedBytes: p.GetNetworkReceivedBytes(), NetworkSentBytes: p.GetNetworkSentBytes(),
+			DiskReadBytes: p.GetDiskReadBytes(), DiskWrittenBytes: p.GetDiskWrittenBytes(),
+		})
+	}
+	return stats
+}
