@@ -61,6 +61,7 @@ type Docker struct {
 	guard   *guard
 	images  *image.Store
 	links   links
+	inputs  inputs
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
 	closed  context.Context

@@ -22,12 +22,19 @@ var (
 	ErrExecAlreadyTerminal         = raw.ErrExecAlreadyTerminal
 	ErrExecNotRunning              = raw.ErrExecNotRunning
 	ErrSandboxEventSequenceExpired = raw.ErrSandboxEventSequenceExpired
+	ErrFileNotFound                = raw.ErrFileNotFound
+	ErrStdinNotOpen                = raw.ErrStdinNotOpen
+	ErrNoTerminal                  = raw.ErrNoTerminal
+	ErrNoLease                     = raw.ErrNoLease
 	ErrInvalidArgument             = raw.ErrInvalidArgument
 	ErrUnavailable                 = raw.ErrUnavailable
 )
 
 // ErrOutputLimit: a command wrote more than Run was allowed to read. The files hold all of it.
 var ErrOutputLimit = errors.New("sdk: output is larger than the limit")
+
+// ErrDetached: Detach ended the attachment; the command goes on.
+var ErrDetached = errors.New("sdk: detached from the exec")
 
 // ErrLogFile: an output file is gone, or is not a regular file any more.
 var ErrLogFile = errors.New("sdk: unusable output file")

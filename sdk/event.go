@@ -36,6 +36,9 @@ const (
 	EventSandboxUnpaused         EventType = "SANDBOX_UNPAUSED"
 	EventSandboxDrainRequested   EventType = "SANDBOX_DRAIN_REQUESTED"
 	EventSandboxExtended         EventType = "SANDBOX_EXTENDED"
+	EventSandboxDormant          EventType = "SANDBOX_DORMANT"
+	EventSandboxRestarting       EventType = "SANDBOX_RESTARTING"
+	EventSandboxDetached         EventType = "SANDBOX_DETACHED"
 )
 
 // Event is one entry in the history of a sandbox. What does not belong to its Type is zero.
@@ -55,6 +58,10 @@ type Event struct {
 	BytesDone, BytesTotal uint64
 	Ports                 []Port // of EventSandboxReady
 	Reason                string // of stops and deletions: stop_requested, idle_ttl, delete_requested, cleanup_ttl
+
+	// Of EventSandboxRestarting: which restart in a row it is, and when it begins.
+	Restarts  uint32
+	RestartAt time.Time
 
 	Service string // name of the service concerned
 
@@ -174,6 +181,8 @@ func eventOf(p *agboxv1.SandboxEvent) Event {
 		BytesDone: phase.GetBytesDone(), BytesTotal: phase.GetBytesTotal(),
 		Ports:     portsOf(phase.GetPorts()),
 		Reason:    phase.GetReason(),
+		Restarts:  phase.GetRestarts(),
+		RestartAt: timeOf(phase.GetRestartAt()),
 		Service:   service.GetServiceName(),
 		ExecID:    exec.GetExecId(),
 		ExecState: execStateOf(exec.GetExecState()),

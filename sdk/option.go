@@ -1,6 +1,10 @@
 package sdk
 
-import "time"
+import (
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
 
 // CreateOption changes one CreateSandbox.
 type CreateOption interface{ create(*createCall) }
@@ -18,8 +22,9 @@ type waiting struct {
 
 type createCall struct {
 	waiting
-	id     string
-	config []byte
+	id       string
+	config   []byte
+	snapshot string
 }
 
 type execCall struct {
@@ -31,6 +36,8 @@ type execCall struct {
 	maxOutput int64
 	timeout   time.Duration
 	maxLog    uint64
+	stdin     bool
+	terminal  *agboxv1.TerminalSize
 }
 
 func (o WaitOption) create(c *createCall) { o(&c.waiting) }
@@ -99,6 +106,19 @@ func WithTimeout(timeout time.Duration) ExecOption {
 // WithMaxLog lets each of the command's log files grow to this many bytes. The command goes on beyond it.
 func WithMaxLog(bytes uint64) ExecOption {
 	return execOption(func(c *execCall) { c.maxLog = bytes })
+}
+
+// WithStdin keeps the command's standard input open for AttachExec, until CloseStdin; otherwise it is empty.
+func WithStdin() ExecOption {
+	return execOption(func(c *execCall) { c.stdin = true })
+}
+
+// WithTerminal gives the command a terminal of this size in characters, 1 to 65535 each, for input as well. What it
+// writes, to stderr too, is in the stdout log.
+func WithTerminal(rows, columns uint16) ExecOption {
+	return execOption(func(c *execCall) {
+		c.terminal = &agboxv1.TerminalSize{Rows: uint32(rows), Columns: uint32(columns)}
+	})
 }
 
 // WithEnv sets environment variables on top of the sandbox's own.

@@ -23,6 +23,8 @@ const (
 	StateDeleted  State = "DELETED"
 	StatePaused   State = "PAUSED"
 	StateDraining State = "DRAINING"
+	// StateDormant: a lazy sandbox before its first use.
+	StateDormant State = "DORMANT"
 )
 
 // Sandbox is a sandbox as it was when the daemon was asked.
@@ -40,9 +42,13 @@ type Sandbox struct {
 	LastEventSequence uint64
 	// ExpiresAt is when the sandbox's time ends, IdleAt when it counts as idle if nothing happens; zero for never.
 	ExpiresAt, IdleAt time.Time
+	// LeaseEndsAt is when the sandbox ends unless somebody holds its lease again; zero while somebody does, or without one.
+	LeaseEndsAt time.Time
+	// Restarts counts the restarts in a row after crashes.
+	Restarts uint32
 	// Ports are where the published ones are reached while READY.
 	Ports []Port
-	// Set while FAILED.
+	// Set while FAILED, or DORMANT because it could not be made.
 	ErrorCode    string
 	ErrorMessage string
 }
@@ -53,7 +59,7 @@ type Filter struct {
 	IncludeDeleted bool
 }
 
-// CreateSandbox creates a sandbox and waits until it is READY. Whenever the sandbox was accepted,
+// CreateSandbox creates a sandbox and waits until it is READY, or only accepted if it is lazy. Whenever the sandbox was accepted,
 // the value returned has its ID, also beside an error: *SandboxFailedError, *SandboxDeletedError or
 // the context's. It is not deleted then.
 func (c *Client) CreateSandbox(ctx context.Context, spec Spec, opts ...CreateOption) (Sandbox, error) {
@@ -62,16 +68,21 @@ func (c *Client) CreateSandbox(ctx context.Context, spec Spec, opts ...CreateOpt
 		opt.create(&call)
 	}
 	resp, err := c.raw.CreateSandbox(ctx, &agboxv1.CreateSandboxRequest{
-		CreateSpec: spec.proto(), SandboxId: call.id, ConfigYaml: call.config,
+		CreateSpec: spec.proto(), SandboxId: call.id, ConfigYaml: call.config, SnapshotId: call.snapshot,
 	})
 	if err != nil {
 		return Sandbox{}, err
 	}
+	return c.accepted(ctx, resp, call)
+}
+
+// accepted waits for a sandbox to be READY, if that is asked for.
+func (c *Client) accepted(ctx context.Context, resp *agboxv1.CreateSandboxResponse, call createCall) (Sandbox, error) {
 	box := sandboxOf(resp.GetSandbox())
-	if !call.wait {
+	if !call.wait || box.State == StateDormant {
 		return box, nil
 	}
-	err = c.await(ctx, box.ID, box.LastEventSequence, call.waiting, func(e Event) (bool, error) {
+	err := c.await(ctx, box.ID, box.LastEventSequence, call.waiting, func(e Event) (bool, error) {
 		if e.State != box.State {
 			box.State, box.StateChangedAt = e.State, e.Time
 		}
@@ -166,6 +177,8 @@ func sandboxOf(h *agboxv1.SandboxHandle) Sandbox {
 		ErrorMessage:      h.GetErrorMessage(),
 		ExpiresAt:         timeOf(h.GetExpiresAt()),
 		IdleAt:            timeOf(h.GetIdleAt()),
+		LeaseEndsAt:       timeOf(h.GetLeaseEndsAt()),
+		Restarts:          h.GetRestarts(),
 		Ports:             portsOf(h.GetPorts()),
 	}
 }

@@ -159,6 +159,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 		Ports:    []sdk.Port{{ContainerPort: 80, HostPort: 8080, HostIP: "0.0.0.0", Protocol: "udp"}},
 		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
 		MaxDuration: time.Hour, OnExpiry: "stop", OnIdle: "pause",
+		Lazy: true, Lease: &sdk.Lease{Grace: time.Minute, OnEnd: "stop"}, Restart: &sdk.RestartOnFailure{Max: 3, Backoff: time.Second},
 	}
 	box, err := c.CreateSandbox(t.Context(), spec, sdk.WithSandboxID("box1"), sdk.WithConfigYAML([]byte("image: x\n")))
 	if err != nil {
@@ -185,6 +186,8 @@ func TestSpecTravelsWhole(t *testing.T) {
 		Ports:    []*agboxv1.PortSpec{{ContainerPort: 80, HostPort: 8080, HostIp: "0.0.0.0", Protocol: "udp"}},
 		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
 		MaxDuration: durationpb.New(time.Hour), OnExpiry: "stop", OnIdle: "pause",
+		Lazy: true, Lease: &agboxv1.LeaseSpec{Grace: durationpb.New(time.Minute), OnEnd: "stop"},
+		RestartPolicy: &agboxv1.RestartPolicy{Mode: "on-failure", MaxRestarts: 3, Backoff: durationpb.New(time.Second)},
 	}}
 	for fields, i := want.CreateSpec.ProtoReflect().Descriptor().Fields(), 0; i < fields.Len(); i++ {
 		if !want.CreateSpec.ProtoReflect().Has(fields.Get(i)) {

@@ -34,6 +34,12 @@ type Spec struct {
 	OnExpiry    string
 	// OnIdle is what happens to an idle sandbox: "stop" (or ""), "pause", "delete".
 	OnIdle string
+	// Lazy accepts the sandbox as DORMANT and makes it at its first exec, file access or Resume, which waits for that.
+	Lazy bool
+	// Lease has the sandbox end with those who Hold it; nil: it is nobody's.
+	Lease *Lease
+	// Restart starts a sandbox that crashed again; nil: it stays FAILED.
+	Restart *RestartOnFailure
 	// User, a name or a number with an optional ":group", runs Command and the execs that name none.
 	User string
 	// WorkingDir is absolute, where Command and execs start. "": /workspace.
@@ -58,6 +64,18 @@ type Limits struct {
 	PidsLimit   int64   // processes and threads; default: 4096
 	DiskLimit   int64   // bytes of the container's own file system, from 1 MiB; default: no limit
 	ShmSize     int64   // bytes of /dev/shm; default: the engine's
+}
+
+// Lease says what becomes of a sandbox that nobody holds.
+type Lease struct {
+	Grace time.Duration // how long nobody may hold it; 0: 30 s
+	OnEnd string        // "delete" (or ""), "stop"
+}
+
+// RestartOnFailure says how a crashed sandbox is started again.
+type RestartOnFailure struct {
+	Max     uint32        // in a row; 0: 5
+	Backoff time.Duration // before the first, doubled for each further one up to 5 minutes; 0: 1 s
 }
 
 // PullPolicy says when an image is pulled.
@@ -203,6 +221,13 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 			}
 			p.Network.Allow = append(p.Network.Allow, to)
 		}
+	}
+	p.Lazy = s.Lazy
+	if l := s.Lease; l != nil {
+		p.Lease = &agboxv1.LeaseSpec{Grace: duration(l.Grace), OnEnd: l.OnEnd}
+	}
+	if r := s.Restart; r != nil {
+		p.RestartPolicy = &agboxv1.RestartPolicy{Mode: "on-failure", MaxRestarts: r.Max, Backoff: duration(r.Backoff)}
 	}
 	switch s.IdleTTL {
 	case 0:

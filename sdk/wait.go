@@ -32,7 +32,7 @@ func until(target EventType) func(Event) (bool, error) {
 		switch {
 		case e.Type == target:
 			return true, nil
-		case e.Type == EventSandboxFailed:
+		case e.Type == EventSandboxFailed, e.Type == EventSandboxDormant && target != EventSandboxDeleted:
 			return false, &SandboxFailedError{ID: e.SandboxID, Code: e.ErrorCode, Message: e.ErrorMessage}
 		case target != EventSandboxDeleted && (e.Type == EventSandboxDeleteRequested || e.Type == EventSandboxDeleted):
 			return false, &SandboxDeletedError{ID: e.SandboxID, Reason: e.Reason}

@@ -38,6 +38,7 @@ const (
 	reasonExecNotRunning  = "EXEC_NOT_RUNNING"
 	reasonExpired         = "SANDBOX_EVENT_SEQUENCE_EXPIRED"
 	reasonDiskFull        = "DISK_FULL"
+	reasonNoLease         = "LEASE_NONE"
 	reasonShuttingDown    = "DAEMON_SHUTTING_DOWN"
 	reasonOutcomeUnknown  = "OUTCOME_UNKNOWN"
 	reasonDocker          = "DOCKER_UNAVAILABLE"
@@ -60,6 +61,9 @@ func (k errorKind) message(err error, ids map[string]string) string {
 	id := cmp.Or(ids["exec_id"], ids["sandbox_id"])
 	if strings.Contains(k.reason, "SANDBOX") {
 		id = ids["sandbox_id"]
+	}
+	if strings.Contains(k.reason, "SNAPSHOT") {
+		id = ids["snapshot_id"]
 	}
 	switch {
 	case k.text == "":
@@ -90,6 +94,8 @@ var kinds = []errorKind{
 	{lifecycle.ErrNotReady, codes.FailedPrecondition, reasonNotReady, ""},
 	{lifecycle.ErrInvalidState, codes.FailedPrecondition, reasonInvalidState, ""},
 	{lifecycle.ErrExecNotRunning, codes.FailedPrecondition, reasonExecNotRunning, ""},
+	{actors.ErrNoLease, codes.FailedPrecondition, reasonNoLease,
+		"sandbox %s has no lease to hold: it was created without one, was detached, or is being deleted"},
 	{actors.ErrShuttingDown, codes.Unavailable, reasonShuttingDown,
 		"agboxd is shutting down: try again when it is back"},
 	{persist.ErrClosed, codes.Unavailable, reasonShuttingDown,
@@ -99,6 +105,10 @@ var kinds = []errorKind{
 		"there is no sandbox %s: it was never created, or its history was removed"},
 	{persist.ErrNoExec, codes.NotFound, reasonExecNotFound,
 		"there is no exec %s: it was never started, or its history was removed"},
+	{actors.ErrSnapshotNotFound, codes.NotFound, reasonSnapshotNotFound,
+		"there is no snapshot %s: it was never made, or it was deleted"},
+	{actors.ErrSnapshotIDTaken, codes.AlreadyExists, reasonSnapshotIDTaken, ""},
+	{actors.ErrSnapshotInUse, codes.FailedPrecondition, reasonSnapshotInUse, ""},
 	{actors.ErrUnreachable, codes.Unavailable, reasonDocker, ""},
 	{context.Canceled, codes.Canceled, reasonCancelled, ""},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, reasonDeadline, ""},

@@ -176,7 +176,7 @@ func TestOutOfMemory(t *testing.T) {
 	// The kernel would choose the program that takes the memory; the sandbox fails only when it is PID 1.
 	d.Begin(&agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"sh", "-c", "echo 1000 > /proc/1/oom_score_adj && exec tail /dev/zero"}})
 	failed := failureOf(t, d, id)
-	if failed.ErrorCode != "CONTAINER_NOT_RUNNING" || !strings.Contains(failed.ErrorMessage, "out of memory") || !strings.Contains(failed.ErrorMessage, "137") {
+	if failed.ErrorCode != "SANDBOX_OOM" || !strings.Contains(failed.ErrorMessage, "out of memory") || !strings.Contains(failed.ErrorMessage, "137") {
 		t.Errorf("FAILED says %v", failed)
 	}
 }

@@ -17,7 +17,8 @@ import (
 // handle is a sandbox as clients see it.
 func handle(v actors.View) *agboxv1.SandboxHandle {
 	return &agboxv1.SandboxHandle{
-		ExpiresAt: deadline(v.ExpiresAt), IdleAt: deadline(v.IdleAt),
+		ExpiresAt: deadline(v.ExpiresAt), IdleAt: deadline(v.IdleAt), LeaseEndsAt: deadline(v.LeaseEndsAt),
+		Restarts:          v.State.Restarts,
 		SandboxId:         v.State.SandboxID,
 		State:             v.State.Phase,
 		LastEventSequence: v.State.Sequence,
@@ -55,6 +56,8 @@ func (s *Server) status(exec persist.Exec) *agboxv1.ExecStatus {
 		Cwd:               request.Cwd,
 		EnvOverrides:      request.EnvOverrides,
 		LastEventSequence: exec.Newest,
+		Stdin:             request.Stdin,
+		Tty:               request.Tty != nil,
 	}
 	status.StdoutLogPath, status.StderrLogPath = s.runtime.ExecLogs(request.SandboxId, request.ExecId)
 	if end := exec.End.GetExec(); end != nil {
@@ -115,6 +118,12 @@ func snapshotKind(state lifecycle.State) agboxv1.EventType {
 		return agboxv1.EventType_SANDBOX_DELETE_REQUESTED
 	case lifecycle.Deleted:
 		return agboxv1.EventType_SANDBOX_DELETED
+	case lifecycle.Dormant:
+		return agboxv1.EventType_SANDBOX_DORMANT
+	case lifecycle.Pending:
+		if state.Operation == lifecycle.Restarting {
+			return agboxv1.EventType_SANDBOX_RESTARTING
+		}
 	}
 	return agboxv1.EventType_SANDBOX_ACCEPTED
 }

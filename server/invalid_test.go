@@ -67,6 +67,8 @@ var badSpecs = []badSpec{
 	{"user", `user: "a b"`, "USER_INVALID", "user", `"a b" is no user; write a name or a number up to 2147483647`},
 	{"working directory", `working_dir: "src"`, "WORKING_DIR_INVALID", "working_dir", `"src" is not absolute; write the path in the sandbox from / on`},
 	{"idle", `on_idle: "nap"`, "ON_IDLE_INVALID", "on_idle", `"nap" is none of stop, pause, delete; use one of them`},
+	{"lease", `lease {on_end: "nap"}`, "LEASE_INVALID", "lease.on_end", `"nap" is none of delete, stop; use one of them`},
+	{"restart policy", `restart_policy {mode: "always"}`, "RESTART_POLICY_INVALID", "restart_policy.mode", `"always" is none of never, on-failure; use one of them`},
 	{"expiry", `on_expiry: "nap"`, "ON_EXPIRY_INVALID", "on_expiry", `"nap" is none of delete, stop; use one of them`},
 	{"negative time", `max_duration {seconds: -1}`, "DURATION_NEGATIVE", "max_duration", "-1s is negative; use 0 or more"},
 	{"end of a command", `command: "x" on_command_end: "restart"`, "ON_COMMAND_END_INVALID", "on_command_end", `"restart" is none of fail, keep; use one of them, or leave it out for fail`},
@@ -261,7 +263,7 @@ func TestInvalidSelectors(t *testing.T) {
 	_, err = d.DeleteSandboxes(t.Context(), &agboxv1.DeleteSandboxesRequest{LabelSelector: nameless})
 	refused(t, err, codes.InvalidArgument, "LABEL_INVALID", "label_selector", `a label has an empty key (its value is "x"); name it`)
 	_, err = d.DeleteSandboxes(t.Context(), &agboxv1.DeleteSandboxesRequest{})
-	refused(t, err, codes.InvalidArgument, "LABEL_SELECTOR_REQUIRED", "label_selector", "an empty selector would delete every sandbox: give at least one label")
+	refused(t, err, codes.InvalidArgument, "LABEL_SELECTOR_REQUIRED", "label_selector", "an empty selector would match every sandbox; give at least one label")
 	got, err := d.GetSandbox(t.Context(), &agboxv1.GetSandboxRequest{SandboxId: id})
 	if err != nil || got.Sandbox.State != agboxv1.SandboxState_SANDBOX_STATE_READY {
 		t.Errorf("the sandbox is %v, %v", got, err)

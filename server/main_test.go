@@ -9,6 +9,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if socket := os.Getenv(holdSocket); socket != "" {
+		fmt.Fprintln(os.Stderr, holdForever(socket, os.Getenv(holdSandbox)))
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
 		if status == 0 {
 			if err := everyReasonWasTried(); err != nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -19,14 +20,18 @@ func (s *Server) Ping(context.Context, *agboxv1.PingRequest) (*agboxv1.PingRespo
 }
 
 func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
-	id := req.SandboxId
-	if id == "" {
-		id = uuid.NewString()
+	if req.SnapshotId != "" {
+		return s.createFromSnapshot(ctx, req)
 	}
 	resolved, err := spec.Resolve(req, s.config.Host)
 	if err != nil {
 		return nil, s.fail(err, "sandbox_id", req.SandboxId)
 	}
+	return s.create(ctx, cmp.Or(req.SandboxId, uuid.NewString()), resolved)
+}
+
+// create has the sandbox accepted.
+func (s *Server) create(ctx context.Context, id string, resolved *spec.Resolved) (*agboxv1.CreateSandboxResponse, error) {
 	for _, skipped := range resolved.Skipped {
 		s.log.Info("builtin tool mount skipped", "sandbox_id", id, "why", skipped)
 	}
@@ -74,22 +79,28 @@ func (s *Server) ListSandboxes(_ context.Context, req *agboxv1.ListSandboxesRequ
 	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
 		return nil, s.fail(err)
 	}
-	views, err := s.matching(req.LabelSelector)
+	if err := knownStates("states", req.States); err != nil {
+		return nil, s.fail(err)
+	}
+	views, err := s.matching(req.LabelSelector, req.States...)
 	if err != nil {
 		return nil, s.fail(err)
 	}
+	deleted := req.IncludeDeleted || len(req.States) > 0 // who names DELETED wants them
 	response := &agboxv1.ListSandboxesResponse{}
 	for _, view := range views {
-		if req.IncludeDeleted || view.State.Phase != lifecycle.Deleted {
+		if deleted || view.State.Phase != lifecycle.Deleted {
 			response.Sandboxes = append(response.Sandboxes, handle(view))
 		}
 	}
 	return response, nil
 }
 
-// matching returns the sandboxes that carry every label of the selector, newest first.
-func (s *Server) matching(selector map[string]string) ([]actors.View, error) {
+// matching returns the sandboxes that carry every label of the selector and are in one of the states, newest first. No
+// states are all.
+func (s *Server) matching(selector map[string]string, states ...lifecycle.Phase) ([]actors.View, error) {
 	views, err := s.system.Sandboxes(func(spec *agboxv1.CreateSpec) bool { return carries(spec.Labels, selector) })
+	views = slices.DeleteFunc(views, func(v actors.View) bool { return !inOneOf(v, states) })
 	slices.SortFunc(views, newestFirst)
 	return views, err
 }
@@ -122,28 +133,9 @@ func (s *Server) request(ctx context.Context, id string, command lifecycle.Comma
 }
 
 func (s *Server) DeleteSandboxes(ctx context.Context, req *agboxv1.DeleteSandboxesRequest) (*agboxv1.DeleteSandboxesResponse, error) {
-	if len(req.LabelSelector) == 0 {
-		return nil, s.fail(&spec.Error{Reason: spec.ReasonSelectorRequired, Field: "label_selector",
-			Message: "an empty selector would delete every sandbox: give at least one label"})
-	}
-	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
-		return nil, s.fail(err)
-	}
-	views, err := s.matching(req.LabelSelector)
+	ids, err := s.bulk(ctx, req.LabelSelector, req.States, lifecycle.Delete{Reason: lifecycle.ReasonDeleteRequested})
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
-	response := &agboxv1.DeleteSandboxesResponse{}
-	for _, view := range views {
-		if view.State.Phase == lifecycle.Deleting || view.State.Phase == lifecycle.Deleted {
-			continue
-		}
-		id := view.State.SandboxID
-		if _, err := s.system.Request(ctx, id, lifecycle.Delete{Reason: lifecycle.ReasonDeleteRequested}); err != nil {
-			return nil, s.fail(err, "sandbox_id", id)
-		}
-		response.DeletedSandboxIds = append(response.DeletedSandboxIds, id)
-	}
-	response.DeletedCount = uint32(len(response.DeletedSandboxIds))
-	return response, nil
+	return &agboxv1.DeleteSandboxesResponse{DeletedSandboxIds: ids, DeletedCount: uint32(len(ids))}, nil
 }

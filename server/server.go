@@ -46,6 +46,10 @@ type Runtime interface {
 	Isolated() (bool, string)
 	Stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error)
 	Engine(ctx context.Context) (actors.Engine, error)
+	Snapshots
+	sandboxLogs
+	actors.Input
+	fileRuntime
 }
 
 // Limits on clients. They are far above what programs need, and keep one that has gone wrong from taking the daemon's
@@ -81,7 +85,10 @@ type Server struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	closing chan struct{}
-	once    sync.Once
+	// receivers read what clients send, and end with their streams.
+	receivers sync.WaitGroup
+	once      sync.Once
+	turns     turns
 }
 
 // New puts the parts together; Serve begins to answer.
@@ -146,6 +153,7 @@ func (s *Server) Shutdown() {
 		cut := time.AfterFunc(drainTime, s.grpc.Stop)
 		defer cut.Stop()
 		s.grpc.GracefulStop()
+		s.receivers.Wait()
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
@@ -23,6 +24,7 @@ type app struct {
 	json    bool
 	entered bool // arguments and flags were understood
 	away    sync.Once
+	raw     atomic.Bool // our terminal is another program's
 }
 
 // run does what the arguments say and returns the exit code.
@@ -66,7 +68,8 @@ func (a *app) root() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print responses as JSON, one object per line")
-	root.AddCommand(a.versionCommand(), a.pingCommand(), a.infoCommand(), a.sandboxCommand())
+	root.AddCommand(a.versionCommand(), a.pingCommand(), a.infoCommand(), a.pruneCommand(), a.sandboxCommand(),
+		a.snapshotCommand(), a.cpCommand(), a.lsCommand(), a.statCommand(), a.rmCommand(), a.watchFilesCommand())
 	return root
 }
 
@@ -79,8 +82,9 @@ func (a *app) sandboxCommand() *cobra.Command {
 	}
 	cmd.AddCommand(a.createCommand(), a.listCommand(), a.getCommand(), a.stopCommand(), a.resumeCommand(), a.pauseCommand(),
 		a.unpauseCommand(), a.drainCommand(), a.extendCommand(),
-		a.deleteCommand(), a.execCommand(), a.eventsCommand(), a.logsCommand(), a.signalCommand(),
-		a.waitCommand(), a.watchCommand(), a.statsCommand(), a.execsCommand())
+		a.deleteCommand(), a.execCommand(), a.attachCommand(), a.eventsCommand(), a.logsCommand(), a.signalCommand(),
+		a.holdCommand(), a.detachCommand(),
+		a.waitCommand(), a.watchCommand(), a.statsCommand(), a.execsCommand(), a.forkCommand())
 	return cmd
 }
 
@@ -122,7 +126,11 @@ func (e *statusError) Unwrap() error { return e.err }
 
 // say writes to the person in front, never to where results go.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintf(a.err, "agbox: "+format+"\n", args...)
+	end := "\n"
+	if a.raw.Load() {
+		end = "\r\n"
+	}
+	fmt.Fprintf(a.err, "agbox: "+format+end, args...)
 }
 
 // tell says what went wrong and what to do about it.
@@ -142,7 +150,7 @@ func hint(err error) string {
 	var failed *sdk.SandboxFailedError
 	switch {
 	case errors.As(err, &failed):
-		return fmt.Sprintf("agbox sandbox events %[1]s tells the story, agbox sandbox delete %[1]s cleans up", failed.ID)
+		return fmt.Sprintf("agbox sandbox logs %[1]s tells the story, agbox sandbox delete %[1]s cleans up", failed.ID)
 	case errors.Is(err, sdk.ErrSandboxNotFound):
 		return "agbox sandbox list --all shows what there is"
 	}

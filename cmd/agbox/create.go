@@ -19,10 +19,13 @@ type createFlags struct {
 	spec         sdk.Spec
 	image        string // --image
 	id, config   string
+	snapshot     string
 	env, labels  pairs
 	network      string
 	allow        destinations
 	keep         bool
+	lease        sdk.Lease
+	restart      sdk.RestartOnFailure
 	wait, noWait bool
 }
 
@@ -53,6 +56,11 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.StringVar(&f.spec.OnIdle, "on-idle", "", "what happens then: stop (default), pause or delete")
 	flags.DurationVar(&f.spec.MaxDuration, "max-duration", 0, "how long it may exist, 0: for ever")
 	flags.StringVar(&f.spec.OnExpiry, "on-expiry", "", "what happens then: delete (default) or stop")
+	flags.BoolVar(&f.spec.Lazy, "lazy", false, "make it at its first use")
+	flags.DurationVar(&f.lease.Grace, "lease", 0, "end it when nobody holds it (agbox sandbox hold) for so long")
+	flags.StringVar(&f.lease.OnEnd, "on-lease-end", "", "what happens then: delete (default) or stop")
+	flags.Uint32Var(&f.restart.Max, "restart", 0, "restart it after a crash, so often in a row (default: never)")
+	flags.DurationVar(&f.restart.Backoff, "restart-backoff", 0, "before the first restart, doubled for each further one (default: 1s)")
 	flags.StringVar(&f.spec.User, "user", "", "user of COMMAND and of execs that name none, NAME or UID, with :GROUP if meant")
 	flags.StringVar(&f.spec.WorkingDir, "workdir", "", "where COMMAND and execs start (default: /workspace)")
 	flags.BoolVar(&f.keep, "keep-on-command-end", false, "stay ready when COMMAND ends, instead of failing")
@@ -70,6 +78,7 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.Var((*hosts)(&f.spec.ExtraHosts), "add-host", "line of /etc/hosts")
 	flags.StringArrayVar(&f.spec.CapAdd, "cap-add", nil, "capability beside the default ones, such as NET_RAW")
 	flags.BoolVar(&f.spec.AllowNewPrivileges, "allow-new-privileges", false, "let setuid programs such as sudo work")
+	flags.StringVar(&f.snapshot, "snapshot", "", "begin with the files and the spec of this snapshot, in place of an image")
 	flags.StringVar(&f.config, "config", "", "YAML file with the spec, - for stdin; flags override it")
 	flags.BoolVar(&f.wait, "wait", true, "wait until the sandbox is ready")
 	flags.BoolVar(&f.noWait, "no-wait", false, "return when the sandbox is accepted")
@@ -96,8 +105,8 @@ func (f *createFlags) complete(cmd *cobra.Command, args []string) error {
 		return errors.New("the image is given twice")
 	case len(args) == 1:
 		f.spec.Image = args[0]
-	case f.image == "" && f.config == "":
-		return errors.New("name an IMAGE, or a --config that does")
+	case f.image == "" && f.config == "" && f.snapshot == "":
+		return errors.New("name an IMAGE, or a --config that does, or a --snapshot")
 	}
 	switch {
 	case f.network != "" && f.allow != nil:
@@ -106,6 +115,16 @@ func (f *createFlags) complete(cmd *cobra.Command, args []string) error {
 		f.spec.Network = &sdk.Network{Mode: sdk.NetworkMode(f.network)}
 	case f.allow != nil:
 		f.spec.Network = &sdk.Network{Mode: sdk.NetworkAllow, Allow: f.allow}
+	}
+	if cmd.Flags().Changed("lease") {
+		f.spec.Lease = &f.lease
+	} else if f.lease.OnEnd != "" {
+		return errors.New("--on-lease-end is for a sandbox with --lease")
+	}
+	if f.restart.Max > 0 {
+		f.spec.Restart = &f.restart
+	} else if f.restart.Backoff != 0 {
+		return errors.New("--restart-backoff is for a sandbox with --restart")
 	}
 	if f.keep {
 		f.spec.OnCommandEnd = sdk.CommandEndKeeps
@@ -118,7 +137,7 @@ func (f *createFlags) complete(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) create(ctx context.Context, c *sdk.Client, f createFlags) error {
-	opts := []sdk.CreateOption{sdk.WithSandboxID(f.id), sdk.WithWait(f.wait && !f.noWait)}
+	opts := []sdk.CreateOption{sdk.WithSandboxID(f.id), sdk.FromSnapshot(f.snapshot), sdk.WithWait(f.wait && !f.noWait)}
 	if f.config != "" {
 		config, err := a.readConfig(f.config)
 		if err != nil {
@@ -130,6 +149,11 @@ func (a *app) create(ctx context.Context, c *sdk.Client, f createFlags) error {
 		opts = append(opts, sdk.WithProgress(a.progress))
 	}
 	box, err := c.CreateSandbox(ctx, f.spec, opts...)
+	return a.created(ctx, c, box, err)
+}
+
+// created tells of a sandbox that was accepted, if it was.
+func (a *app) created(ctx context.Context, c *sdk.Client, box sdk.Sandbox, err error) error {
 	if box.ID == "" {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 )
 
 // atOnce bounds how many sandboxes one command works on at a time.
@@ -22,7 +23,7 @@ func (a *app) stopCommand() *cobra.Command {
 	var force bool
 	var grace time.Duration
 	var cmd *cobra.Command
-	cmd = a.transitionCommand("stop", "Stop sandboxes; their files stay",
+	cmd = a.bulkCommand("stop", "Stop sandboxes; their files stay",
 		func(c *sdk.Client, ctx context.Context, id string, opts ...sdk.WaitOption) error {
 			switch {
 			case force:
@@ -31,7 +32,17 @@ func (a *app) stopCommand() *cobra.Command {
 				return c.StopWithin(ctx, id, grace, opts...)
 			}
 			return c.Stop(ctx, id, opts...)
-		})
+		},
+		func(c *sdk.Client, ctx context.Context, sel sdk.Selection, opts ...sdk.WaitOption) ([]string, error) {
+			switch {
+			case force:
+				return c.KillSandboxes(ctx, sel, opts...)
+			case cmd.Flags().Changed("grace"):
+				return c.StopSandboxesWithin(ctx, sel, grace, opts...)
+			}
+			return c.StopSandboxes(ctx, sel, opts...)
+		},
+		func(ids []string) proto.Message { return &agboxv1.StopSandboxesResponse{SandboxIds: ids} })
 	cmd.Flags().BoolVar(&force, "force", false, "kill at once, also when a stop hangs")
 	cmd.Flags().DurationVar(&grace, "grace", 0, "time between TERM and KILL (default: agboxd's)")
 	cmd.MarkFlagsMutuallyExclusive("force", "grace")
@@ -91,7 +102,8 @@ func (a *app) extendCommand() *cobra.Command {
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	return a.transitionCommand("resume", "Start stopped sandboxes again", (*sdk.Client).Resume)
+	return a.bulkCommand("resume", "Start stopped sandboxes again", (*sdk.Client).Resume, (*sdk.Client).ResumeSandboxes,
+		func(ids []string) proto.Message { return &agboxv1.ResumeSandboxesResponse{SandboxIds: ids} })
 }
 
 func (a *app) transitionCommand(verb, short string, to transition) *cobra.Command {
@@ -109,29 +121,41 @@ func (a *app) transitionCommand(verb, short string, to transition) *cobra.Comman
 }
 
 func (a *app) deleteCommand() *cobra.Command {
+	cmd := a.bulkCommand("delete", "Delete sandboxes and all that belongs to them", (*sdk.Client).Delete, (*sdk.Client).DeleteSelected,
+		func(ids []string) proto.Message {
+			return &agboxv1.DeleteSandboxesResponse{DeletedSandboxIds: ids, DeletedCount: uint32(len(ids))}
+		})
+	cmd.Aliases = []string{"rm"}
+	return cmd
+}
+
+// bulkCommand is for sandboxes by name, or for all with a label; answer is what the daemon has said of those.
+func (a *app) bulkCommand(verb, short string, to transition, all bulk, answer func(ids []string) proto.Message) *cobra.Command {
 	var noWait bool
-	var labels pairs
+	var chosen selector
 	cmd := &cobra.Command{
-		Use:     "delete SANDBOX... | --label KEY=VALUE",
-		Aliases: []string{"rm"},
-		Short:   "Delete sandboxes and all that belongs to them",
-		Example: `  agbox sandbox delete my-sandbox
-  agbox sandbox delete --label job=42`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if (len(args) > 0) == (len(labels.values) > 0) {
-				return errors.New("name either sandboxes or a --label")
-			}
-			return nil
-		},
+		Use:   verb + " SANDBOX... | --label KEY=VALUE",
+		Short: short,
+		Example: fmt.Sprintf(`  agbox sandbox %[1]s my-sandbox
+  agbox sandbox %[1]s --label job=42`, verb),
+		Args: chosen.either,
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, ids []string) error {
+			wait := sdk.WithWait(!noWait)
 			if len(ids) > 0 {
-				return a.each(ctx, c, ids, (*sdk.Client).Delete, sdk.WithWait(!noWait))
+				return a.each(ctx, c, ids, to, wait)
 			}
-			return a.deleteByLabel(ctx, c, labels.values, sdk.WithWait(!noWait))
+			ids, err := all(c, ctx, chosen.selection(), wait)
+			if a.json && (err == nil || len(ids) > 0) {
+				return errors.Join(err, a.printJSON(answer(ids)))
+			}
+			for _, id := range ids {
+				fmt.Fprintln(a.out, id)
+			}
+			return err
 		}),
 	}
+	chosen.flags(cmd, "all")
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when it is accepted")
-	cmd.Flags().Var(&labels, "label", "all that carry the label; with several, all of them")
 	return cmd
 }
 
@@ -158,15 +182,4 @@ func (a *app) each(ctx context.Context, c *sdk.Client, ids []string, to transiti
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (a *app) deleteByLabel(ctx context.Context, c *sdk.Client, labels map[string]string, wait sdk.WaitOption) error {
-	ids, err := c.DeleteSandboxes(ctx, labels, wait)
-	if a.json && (err == nil || len(ids) > 0) {
-		return errors.Join(err, a.printJSON(&agboxv1.DeleteSandboxesResponse{DeletedSandboxIds: ids, DeletedCount: uint32(len(ids))}))
-	}
-	for _, id := range ids {
-		fmt.Fprintln(a.out, id)
-	}
-	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,49 +13,47 @@ import (
 
 func (a *app) listCommand() *cobra.Command {
 	var all bool
-	var labels pairs
+	var chosen selector
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List sandboxes, newest first",
 		Example: `  agbox sandbox list --label job=42
+  agbox sandbox list --state failed --state stopped
   agbox --json sandbox list --all | jq -r .sandbox_id`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			return errors.Join(cobra.NoArgs(cmd, args), chosen.check())
+		},
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
-			if a.json {
-				return a.listJSON(ctx, c, &agboxv1.ListSandboxesRequest{IncludeDeleted: all, LabelSelector: labels.values})
-			}
-			return a.list(ctx, c, sdk.Filter{IncludeDeleted: all, Labels: labels.values})
+			return a.list(ctx, c, &agboxv1.ListSandboxesRequest{IncludeDeleted: all,
+				LabelSelector: chosen.labels.values, States: chosen.protoStates()})
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "deleted ones too")
-	cmd.Flags().Var(&labels, "label", "only those with the label; with several, with all of them")
+	chosen.flags(cmd, "only those")
 	return cmd
 }
 
-func (a *app) list(ctx context.Context, c *sdk.Client, filter sdk.Filter) error {
-	boxes, err := c.ListSandboxes(ctx, filter)
-	if err != nil {
-		return err
-	}
-	rows := [][]string{{"ID", "STATE", "IMAGE", "CREATED", "LABELS"}}
-	for _, box := range boxes {
-		rows = append(rows, []string{box.ID, string(box.State), box.Image, timeText(box.CreatedAt), labelText(box.Labels)})
-	}
-	return a.printTable(rows)
-}
-
-func (a *app) listJSON(ctx context.Context, c *sdk.Client, req *agboxv1.ListSandboxesRequest) error {
+func (a *app) list(ctx context.Context, c *sdk.Client, req *agboxv1.ListSandboxesRequest) error {
 	resp, err := c.Raw().ListSandboxes(ctx, req)
 	if err != nil {
 		return err
 	}
-	for _, handle := range resp.GetSandboxes() {
-		if err := a.printJSON(handle); err != nil {
-			return err
+	rows := [][]string{{"ID", "STATE", "IMAGE", "CREATED", "LABELS"}}
+	for _, box := range resp.GetSandboxes() {
+		if a.json {
+			if err := a.printJSON(box); err != nil {
+				return err
+			}
+			continue
 		}
+		rows = append(rows, []string{box.GetSandboxId(), strings.TrimPrefix(box.GetState().String(), "SANDBOX_STATE_"),
+			box.GetImage(), timeText(box.GetCreatedAt().AsTime()), labelText(box.GetLabels())})
 	}
-	return nil
+	if a.json {
+		return nil
+	}
+	return a.printTable(rows)
 }
 
 func (a *app) getCommand() *cobra.Command {

@@ -3,10 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/docker/go-units"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -14,16 +17,67 @@ import (
 )
 
 func (a *app) statsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "stats SANDBOX",
-		Short: "Show what a sandbox and its services use now",
-		Args:  cobra.ExactArgs(1),
+	var labels pairs
+	var watch bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "stats SANDBOX | --watch",
+		Short: "Show what a sandbox and its services use now, or all sandboxes go on using",
+		Example: `  agbox sandbox stats my-sandbox
+  agbox sandbox stats --watch -l job=42 --interval 5s`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if watch {
+				return cobra.NoArgs(cmd, args)
+			}
+			for _, flag := range []string{"label", "interval"} {
+				if cmd.Flags().Changed(flag) {
+					return fmt.Errorf("--%s is for --watch", flag)
+				}
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
-			if a.json {
+			switch {
+			case watch:
+				return a.watchStats(ctx, c, &agboxv1.WatchStatsRequest{LabelSelector: labels.values, Interval: durationpb.New(interval)})
+			case a.json:
 				return a.statsJSON(ctx, c, args[0])
 			}
 			return a.stats(ctx, c, args[0])
 		}),
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "go on, with every sandbox that runs")
+	cmd.Flags().VarP(&labels, "label", "l", "only sandboxes with the label; with several, with all of them")
+	cmd.Flags().DurationVar(&interval, "interval", time.Second, "time between two readings of a sandbox")
+	return cmd
+}
+
+// watchStats prints a line for each container each time, until interrupted or until agboxd goes away.
+func (a *app) watchStats(ctx context.Context, c *sdk.Client, req *agboxv1.WatchStatsRequest) error {
+	stream, err := c.Raw().WatchStats(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for {
+		stats, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return errors.New("agboxd ended the stream: watch again when it is back")
+		} else if err != nil {
+			return err
+		}
+		if a.json {
+			if err := a.printJSON(stats); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, s := range stats.GetContainers() {
+			if _, err := fmt.Fprintf(a.out, "%s  %s  cpu %s  memory %s  pids %d\n", stats.GetSandboxId(), cmp.Or(s.GetServiceName(), "(primary)"),
+				s.GetCpuTime().AsDuration().Round(time.Millisecond), byteText(s.GetMemoryBytes()), s.GetPids()); err != nil {
+				return err
+			}
+		}
 	}
 }
 

@@ -26,6 +26,10 @@ var (
 	ErrExecAlreadyTerminal         = errors.New("raw: exec has ended already")
 	ErrExecNotRunning              = errors.New("raw: exec is not running")
 	ErrSandboxEventSequenceExpired = errors.New("raw: sequence lies outside the retained events")
+	ErrFileNotFound                = errors.New("raw: no such file in the sandbox")
+	ErrNoLease                     = errors.New("raw: sandbox has no lease")
+	ErrStdinNotOpen                = errors.New("raw: exec has no open input")
+	ErrNoTerminal                  = errors.New("raw: exec has no terminal")
 )
 
 // Sentinels for a status code; reasons under these codes are many or none.
@@ -51,6 +55,13 @@ var sentinels = map[string]error{
 	"EXEC_ALREADY_TERMINAL":          ErrExecAlreadyTerminal,
 	"EXEC_NOT_RUNNING":               ErrExecNotRunning,
 	"SANDBOX_EVENT_SEQUENCE_EXPIRED": ErrSandboxEventSequenceExpired,
+	"FILE_NOT_FOUND":                 ErrFileNotFound,
+	"SNAPSHOT_NOT_FOUND":             ErrSnapshotNotFound,
+	"SNAPSHOT_ID_TAKEN":              ErrSnapshotIDTaken,
+	"SNAPSHOT_IN_USE":                ErrSnapshotInUse,
+	"LEASE_NONE":                     ErrNoLease,
+	"STDIN_NOT_OPEN":                 ErrStdinNotOpen,
+	"NO_TERMINAL":                    ErrNoTerminal,
 }
 
 // Error is what every failed call returns. errors.Is matches it with the sentinel of its reason,

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Keep a sandbox's files and make sandboxes from them",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.snapshotCreateCommand(), a.snapshotListCommand(), a.snapshotRemoveCommand())
+	return cmd
+}
+
+func (a *app) snapshotCreateCommand() *cobra.Command {
+	var id string
+	var labels pairs
+	cmd := &cobra.Command{
+		Use:   "create SANDBOX",
+		Short: "Make a snapshot of a sandbox and print its id",
+		Long: `Make a snapshot of a sandbox's files and spec, and print its id. The sandbox stands still
+meanwhile and goes on as before. What is mounted is not in it.`,
+		Example: `  agbox snapshot create my-sandbox --id with-deps --label job=42
+  agbox sandbox create --snapshot with-deps`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+			resp, err := c.Raw().SnapshotSandbox(ctx, &agboxv1.SnapshotSandboxRequest{SandboxId: args[0], SnapshotId: id, Labels: labels.values})
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(resp)
+			}
+			_, err = fmt.Fprintln(a.out, resp.GetSnapshot().GetSnapshotId())
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&id, "id", "", "id of the snapshot (default: a UUID)")
+	cmd.Flags().Var(&labels, "label", "label")
+	return cmd
+}
+
+func (a *app) snapshotListCommand() *cobra.Command {
+	var filter sdk.SnapshotFilter
+	var labels pairs
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List snapshots, newest first",
+		Args:    cobra.NoArgs,
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
+			filter.Labels = labels.values
+			if a.json {
+				return a.snapshotsJSON(ctx, c, filter)
+			}
+			return a.snapshots(ctx, c, filter)
+		}),
+	}
+	cmd.Flags().Var(&labels, "label", "only those with the label; with several, with all of them")
+	cmd.Flags().StringVar(&filter.SandboxID, "sandbox", "", "only those of this sandbox")
+	return cmd
+}
+
+func (a *app) snapshots(ctx context.Context, c *sdk.Client, filter sdk.SnapshotFilter) error {
+	list, err := c.ListSnapshots(ctx, filter)
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"ID", "SANDBOX", "SIZE", "CREATED", "LABELS"}}
+	for _, s := range list {
+		labels := labelText(s.Labels)
+		if s.Fork {
+			labels = "(of a fork)"
+		}
+		rows = append(rows, []string{s.ID, s.SandboxID, byteText(s.SizeBytes), timeText(s.CreatedAt), labels})
+	}
+	return a.printTable(rows)
+}
+
+func (a *app) snapshotsJSON(ctx context.Context, c *sdk.Client, filter sdk.SnapshotFilter) error {
+	resp, err := c.Raw().ListSnapshots(ctx, &agboxv1.ListSnapshotsRequest{SandboxId: filter.SandboxID, LabelSelector: filter.Labels})
+	if err != nil {
+		return err
+	}
+	for _, s := range resp.GetSnapshots() {
+		if err := a.printJSON(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) snapshotRemoveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "rm SNAPSHOT...",
+		Aliases: []string{"delete"},
+		Short:   "Delete snapshots that no sandbox needs",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+			var failures []error
+			for _, id := range args {
+				failures = append(failures, c.DeleteSnapshot(ctx, id))
+			}
+			return errors.Join(failures...)
+		}),
+	}
+}
+
+func (a *app) forkCommand() *cobra.Command {
+	var id string
+	var noWait bool
+	var labels pairs
+	env := pairs{inherit: true}
+	cmd := &cobra.Command{
+		Use:   "fork SANDBOX",
+		Short: "Create a sandbox from what another one is now and print its id",
+		Long: `Create a sandbox that begins with another one's files and spec as they are now, wait until
+it is ready, and print its id. The other one goes on as before.`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+			opts := []sdk.CreateOption{sdk.WithSandboxID(id), sdk.WithWait(!noWait)}
+			if a.onTerminal() {
+				opts = append(opts, sdk.WithProgress(a.progress))
+			}
+			box, err := c.Fork(ctx, args[0], sdk.Spec{Env: env.values, Labels: labels.values}, opts...)
+			return a.created(ctx, c, box, err)
+		}),
+	}
+	cmd.Flags().StringVar(&id, "id", "", "id of the fork, never used before (default: a UUID)")
+	cmd.Flags().Var(&env, "env", "environment variable beside the other one's; KEY alone takes the value from here")
+	cmd.Flags().Var(&labels, "label", "label beside the other one's")
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when the fork is accepted")
+	return cmd
+}

@@ -1,0 +1,248 @@
+package dockerrt
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/filters"
+	dockerimage "github.com/docker/docker/api/types/image"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/agbox-dev/agbox/actors"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Labels of a snapshot's image. What is made from it inherits them, so no container is found by one of these, and no
+// image by a label of a container.
+const (
+	labelSnapshot         = labelNamespace + ".snapshot-"
+	labelSnapshotID       = labelSnapshot + "id"
+	labelSnapshotInstance = labelSnapshot + "instance"
+	labelSnapshotOwner    = labelSnapshot + "owner"
+	labelSnapshotSandbox  = labelSnapshot + "sandbox-id"
+	labelSnapshotCreated  = labelSnapshot + "created-at"
+	labelSnapshotRequest  = labelSnapshot + "request-id"
+	// labelSnapshotFork holds the fork's sandbox id.
+	labelSnapshotFork = labelSnapshot + "fork-id"
+	// labelSnapshotSpec holds the spec as base64 of its protobuf.
+	labelSnapshotSpec = labelSnapshot + "spec"
+	labelSnapshotUser = labelSnapshot + "user."
+)
+
+// snapshotTime bounds the making of a snapshot: tens of gigabytes on a slow disk.
+const snapshotTime = 10 * time.Minute
+
+// SnapshotImage returns the reference of the snapshot's image. A tag holds 128 characters of an id's 200, and all daemons
+// of an engine share the name: the sum makes it this one's alone.
+func (d *Docker) SnapshotImage(snapshotID string) string {
+	sum := sha256.Sum256([]byte(d.config.Instance + "/" + snapshotID))
+	return "agbox-snapshot:" + snapshotID[:min(len(snapshotID), 100)] + "." + hex.EncodeToString(sum[:8])
+}
+
+// CreateSnapshot keeps the sandbox's primary as an image, which has the configuration of the image that the sandbox was
+// made from. The caller sees to it that nothing changes the sandbox meanwhile, and that the id is asked for once at a time.
+// It goes on when ctx ends, as the engine does, for 10 minutes at most. It fails with actors.ErrSnapshotIDTaken and
+// actors.ErrNothingToKeep; then, and when the daemon dies, no snapshot is there.
+func (d *Docker) CreateSnapshot(ctx context.Context, want actors.Snapshot) (actors.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTime)
+	defer cancel()
+	defer context.AfterFunc(d.closed, cancel)()
+	made, err := d.createSnapshot(ctx, want)
+	return made, reached(err)
+}
+
+func (d *Docker) createSnapshot(ctx context.Context, want actors.Snapshot) (actors.Snapshot, error) {
+	primary, err := d.api.ContainerInspect(ctx, primaryName(want.SandboxId))
+	if isNotFound(err) || err == nil && !d.owns(primary.Config.Labels, want.SandboxId) {
+		return want, fmt.Errorf("%w: the primary container is gone", actors.ErrNothingToKeep)
+	} else if err != nil {
+		return want, fmt.Errorf("cannot inspect container %s: %w", primaryName(want.SandboxId), err)
+	}
+	base, err := d.api.ImageInspect(ctx, primary.Image)
+	if isNotFound(err) {
+		return want, fmt.Errorf("%w: image %s, which the sandbox was made from, is gone", actors.ErrNothingToKeep, primary.Image)
+	} else if err != nil {
+		return want, fmt.Errorf("cannot inspect image %s: %w", primary.Image, err)
+	}
+	image := d.SnapshotImage(want.SnapshotId)
+	if _, err := d.api.ImageInspect(ctx, image); err == nil {
+		return want, fmt.Errorf("%w: the engine holds image %s", actors.ErrSnapshotIDTaken, image)
+	} else if !isNotFound(err) {
+		return want, fmt.Errorf("cannot look for image %s: %w", image, err)
+	}
+	want.Snapshot = proto.CloneOf(want.Snapshot)
+	want.Image, want.CreatedAt, want.Fork = image, timestamppb.Now(), want.ForkID != ""
+	labels, err := d.snapshotLabels(want)
+	if err != nil {
+		return want, err
+	}
+	want.SizeBytes, err = d.commit(ctx, primary, base, image, labels)
+	return want, err
+}
+
+func (d *Docker) snapshotLabels(s actors.Snapshot) (map[string]string, error) {
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(s.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("dockerrt: cannot write the spec down: %w", err)
+	}
+	labels := map[string]string{
+		labelSnapshotID:       s.SnapshotId,
+		labelSnapshotInstance: d.config.Instance,
+		labelSnapshotOwner:    d.owner(),
+		labelSnapshotSandbox:  s.SandboxId,
+		labelSnapshotCreated:  s.CreatedAt.AsTime().Format(time.RFC3339Nano),
+		labelSnapshotRequest:  s.RequestID,
+		labelSnapshotFork:     s.ForkID,
+		labelSnapshotSpec:     base64.StdEncoding.EncodeToString(encoded),
+	}
+	for key, value := range s.Labels {
+		labels[labelSnapshotUser+key] = value
+	}
+	return labels, nil
+}
+
+// Snapshots lists this daemon's snapshots, those of forks included, in no order.
+func (d *Docker) Snapshots(ctx context.Context) ([]actors.Snapshot, error) {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	images, err := d.snapshotImages(ctx)
+	if err != nil {
+		return nil, reached(err)
+	}
+	var list []actors.Snapshot
+	for _, image := range images {
+		if !slices.Contains(image.RepoTags, d.SnapshotImage(image.Labels[labelSnapshotID])) {
+			continue
+		}
+		if s, err := d.snapshotOf(image.Labels, image.Size); err != nil {
+			d.log.Warn("a snapshot cannot be read", "image", image.ID, "error", err)
+		} else {
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+func (d *Docker) snapshotImages(ctx context.Context) ([]dockerimage.Summary, error) {
+	images, err := d.api.ImageList(ctx, dockerimage.ListOptions{
+		Filters: filters.NewArgs(filters.Arg("label", labelSnapshotInstance+"="+d.config.Instance)),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("dockerrt: cannot list images: %w", err)
+	}
+	return images, nil
+}
+
+// snapshotOf reads what snapshotLabels wrote.
+func (d *Docker) snapshotOf(labels map[string]string, size int64) (actors.Snapshot, error) {
+	encoded, err := base64.StdEncoding.DecodeString(labels[labelSnapshotSpec])
+	if err != nil {
+		return actors.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotSpec, err)
+	}
+	spec := &agboxv1.CreateSpec{}
+	if err := proto.Unmarshal(encoded, spec); err != nil {
+		return actors.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotSpec, err)
+	}
+	created, err := time.Parse(time.RFC3339Nano, labels[labelSnapshotCreated])
+	if err != nil {
+		return actors.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotCreated, err)
+	}
+	s := actors.Snapshot{ForkID: labels[labelSnapshotFork], RequestID: labels[labelSnapshotRequest], Snapshot: &agboxv1.Snapshot{
+		SnapshotId: labels[labelSnapshotID], SandboxId: labels[labelSnapshotSandbox], Labels: map[string]string{},
+		CreatedAt: timestamppb.New(created), SizeBytes: uint64(size), Spec: spec, Fork: labels[labelSnapshotFork] != "",
+		Image: d.SnapshotImage(labels[labelSnapshotID]),
+	}}
+	for key, value := range labels {
+		if name, ours := strings.CutPrefix(key, labelSnapshotUser); ours {
+			s.Labels[name] = value
+		}
+	}
+	return s, nil
+}
+
+// Snapshot returns the snapshot, or fails with actors.ErrSnapshotNotFound.
+func (d *Docker) Snapshot(ctx context.Context, snapshotID string) (actors.Snapshot, error) {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	found, err := d.api.ImageInspect(ctx, d.SnapshotImage(snapshotID))
+	if isNotFound(err) || err == nil && (found.Config == nil || !d.keeps(found.Config.Labels, snapshotID)) {
+		return actors.Snapshot{}, fmt.Errorf("%w: %s", actors.ErrSnapshotNotFound, snapshotID)
+	} else if err != nil {
+		return actors.Snapshot{}, reached(fmt.Errorf("cannot inspect image %s: %w", d.SnapshotImage(snapshotID), err))
+	}
+	return d.snapshotOf(found.Config.Labels, found.Size)
+}
+
+// keeps reports whether an image is this snapshot's, and this daemon's.
+func (d *Docker) keeps(labels map[string]string, snapshotID string) bool {
+	return labels[labelSnapshotID] == snapshotID && labels[labelSnapshotInstance] == d.config.Instance
+}
+
+// DeleteSnapshot removes the snapshot's image. It fails with actors.ErrSnapshotNotFound, and with actors.ErrSnapshotInUse
+// where a container of anybody's needs it.
+func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
+	s, err := d.Snapshot(ctx, snapshotID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := d.write(ctx)
+	defer cancel()
+	err = d.removeImage(ctx, s.Image)
+	if isConflict(err) {
+		return fmt.Errorf("%w: %w", actors.ErrSnapshotInUse, err)
+	}
+	return reached(err)
+}
+
+// removeImage leaves the image's parents alone, also those without a name.
+func (d *Docker) removeImage(ctx context.Context, image string) error {
+	_, err := d.api.ImageRemove(ctx, image, dockerimage.RemoveOptions{})
+	if err != nil && !isNotFound(err) {
+		return fmt.Errorf("cannot remove image %s: %w", image, err)
+	}
+	return nil
+}
+
+// removeFork removes what a removed sandbox was made from, if it was a fork. What cannot be removed now is an orphan for
+// the next inventory.
+func (d *Docker) removeFork(ctx context.Context, sandboxID string) {
+	err := d.DeleteSnapshot(ctx, actors.ForkSnapshotID(sandboxID))
+	if err != nil && !errors.Is(err, actors.ErrSnapshotNotFound) {
+		d.log.Warn("the image of a fork was not removed", "sandbox_id", sandboxID, "error", err)
+	}
+}
+
+// inventorySnapshots counts the images of forks among the objects of these, and removes what an earlier process left
+// half made: images that never got their name.
+func (d *Docker) inventorySnapshots(ctx context.Context, objects map[string]bool) error {
+	images, err := d.snapshotImages(ctx)
+	if err != nil {
+		return err
+	}
+	for _, image := range images {
+		earlier := image.Labels[labelSnapshotOwner] != d.owner()
+		fork := image.Labels[labelSnapshotFork]
+		switch {
+		case unnamed(image) && earlier:
+			err := d.removeImage(ctx, image.ID)
+			d.log.Warn("audit: image removed", "image", image.ID, "sandbox_id", image.Labels[labelSnapshotSandbox],
+				"reason", "its snapshot was never completed", "error", err)
+		case !unnamed(image) && fork != "":
+			objects[fork] = objects[fork] || earlier
+		}
+	}
+	return nil
+}
+
+// unnamed: engines of different age tell it in different ways.
+func unnamed(image dockerimage.Summary) bool {
+	return !slices.ContainsFunc(image.RepoTags, func(tag string) bool { return tag != "<none>:<none>" })
+}

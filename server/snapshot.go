@@ -1,0 +1,333 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+const (
+	reasonSnapshotNotFound = "SNAPSHOT_NOT_FOUND"
+	reasonSnapshotIDTaken  = "SNAPSHOT_ID_TAKEN"
+	reasonSnapshotInUse    = "SNAPSHOT_IN_USE"
+)
+
+// Snapshots is what the server asks of the runtime about snapshots: it keeps them, and all that is known of them.
+type Snapshots interface {
+	// SnapshotImage is the image that a sandbox from the snapshot is made from.
+	SnapshotImage(snapshotID string) string
+	// CreateSnapshot keeps the sandbox's primary, whatever state it is in, with what want says. Nothing else may change
+	// the sandbox meanwhile. It bounds its own time, and fails with actors.ErrSnapshotIDTaken or ErrNothingToKeep.
+	CreateSnapshot(ctx context.Context, want actors.Snapshot) (actors.Snapshot, error)
+	// Snapshot fails with actors.ErrSnapshotNotFound.
+	Snapshot(ctx context.Context, snapshotID string) (actors.Snapshot, error)
+	// Snapshots lists all, those of forks included, in no order.
+	Snapshots(ctx context.Context) ([]actors.Snapshot, error)
+	// DeleteSnapshot fails with actors.ErrSnapshotNotFound, or actors.ErrSnapshotInUse when the engine needs it.
+	DeleteSnapshot(ctx context.Context, snapshotID string) error
+}
+
+// turns has those who do something with the same snapshot do it one after the other. It is empty at rest.
+type turns struct {
+	mu    sync.Mutex
+	taken map[string]chan struct{} // closed when it is given back
+}
+
+func (t *turns) take(ctx context.Context, snapshotID string) (give func(), err error) {
+	for {
+		t.mu.Lock()
+		before, taken := t.taken[snapshotID]
+		if !taken {
+			if t.taken == nil {
+				t.taken = map[string]chan struct{}{}
+			}
+			mine := make(chan struct{})
+			t.taken[snapshotID] = mine
+			t.mu.Unlock()
+			return func() { t.give(snapshotID, mine) }, nil
+		}
+		t.mu.Unlock()
+		select {
+		case <-before:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("snapshot %s is being worked on: %w", snapshotID, ctx.Err())
+		}
+	}
+}
+
+func (t *turns) give(snapshotID string, mine chan struct{}) {
+	t.mu.Lock()
+	delete(t.taken, snapshotID)
+	t.mu.Unlock()
+	close(mine)
+}
+
+func (s *Server) SnapshotSandbox(ctx context.Context, req *agboxv1.SnapshotSandboxRequest) (*agboxv1.SnapshotSandboxResponse, error) {
+	id := cmp.Or(req.SnapshotId, uuid.NewString())
+	made, err := s.snapshotSandbox(ctx, id, req)
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId, "snapshot_id", id)
+	}
+	return &agboxv1.SnapshotSandboxResponse{Snapshot: made.Snapshot}, nil
+}
+
+func (s *Server) snapshotSandbox(ctx context.Context, id string, req *agboxv1.SnapshotSandboxRequest) (actors.Snapshot, error) {
+	if err := spec.ValidateSnapshotID("snapshot_id", id); err != nil {
+		return actors.Snapshot{}, err
+	}
+	if err := spec.ValidateLabels("labels", req.Labels); err != nil {
+		return actors.Snapshot{}, err
+	}
+	give, err := s.turns.take(ctx, id)
+	if err != nil {
+		return actors.Snapshot{}, err
+	}
+	defer give()
+	mark := requestID(ctx)
+	earlier, err := s.runtime.Snapshot(ctx, id)
+	switch {
+	case err == nil && mark != "" && earlier.RequestID == mark && earlier.SandboxId == req.SandboxId && maps.Equal(earlier.Labels, req.Labels):
+		return earlier, nil
+	case err == nil:
+		return actors.Snapshot{}, &lifecycle.Refusal{Kind: actors.ErrSnapshotIDTaken, Message: fmt.Sprintf(
+			"snapshot id %s is that of a snapshot of sandbox %s: choose another id, or delete that one", id, earlier.SandboxId)}
+	case !errors.Is(err, actors.ErrSnapshotNotFound):
+		return actors.Snapshot{}, err
+	}
+	return s.capture(ctx, actors.Snapshot{RequestID: mark, Snapshot: &agboxv1.Snapshot{
+		SnapshotId: id, SandboxId: req.SandboxId, Labels: req.Labels,
+	}})
+}
+
+// capture has the runtime make the snapshot while nothing changes its sandbox.
+func (s *Server) capture(ctx context.Context, want actors.Snapshot) (made actors.Snapshot, err error) {
+	// One that is being made, or was deleted, is told so at once.
+	view, err := s.system.Sandbox(want.SandboxId)
+	if err == nil {
+		err = hasPrimary(view.State)
+	}
+	if err != nil {
+		return made, err
+	}
+	err = s.system.Quiet(ctx, want.SandboxId, func(view actors.View) error {
+		if err := hasPrimary(view.State); err != nil {
+			return err
+		}
+		want.Spec = view.Spec
+		made, err = s.runtime.CreateSnapshot(ctx, want)
+		if errors.Is(err, actors.ErrNothingToKeep) {
+			return &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: fmt.Sprintf("cannot make a snapshot of sandbox %s, which is %s: %s",
+				want.SandboxId, stateName(view.State.Phase), said(err, actors.ErrNothingToKeep))}
+		}
+		return err
+	})
+	return made, err
+}
+
+// hasPrimary refuses a sandbox in a state in which it has no files of its own, or not all of them.
+func hasPrimary(state lifecycle.State) error {
+	advice := "only one that is READY, PAUSED, DRAINING, STOPPED or FAILED has files to keep"
+	switch state.Phase {
+	case lifecycle.Ready, lifecycle.Paused, lifecycle.Draining, lifecycle.Stopped, lifecycle.Failed:
+		return nil
+	case lifecycle.Pending:
+		advice = "wait until it is READY"
+	case agboxv1.SandboxState_SANDBOX_STATE_DORMANT:
+		advice = "nothing of it was made yet, create another one from the same spec"
+	}
+	return &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: fmt.Sprintf("cannot make a snapshot of sandbox %s, which is %s: %s",
+		state.SandboxID, stateName(state.Phase), advice)}
+}
+
+// said is an error's text without that of the sentinel that it begins with.
+func said(err, sentinel error) string {
+	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
+}
+
+func (s *Server) ListSnapshots(ctx context.Context, req *agboxv1.ListSnapshotsRequest) (*agboxv1.ListSnapshotsResponse, error) {
+	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
+		return nil, s.fail(err)
+	}
+	found, err := s.runtime.Snapshots(ctx)
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	response := &agboxv1.ListSnapshotsResponse{}
+	for _, snapshot := range found {
+		if carries(snapshot.Labels, req.LabelSelector) && (req.SandboxId == "" || req.SandboxId == snapshot.SandboxId) {
+			response.Snapshots = append(response.Snapshots, snapshot.Snapshot)
+		}
+	}
+	slices.SortFunc(response.Snapshots, func(a, b *agboxv1.Snapshot) int {
+		return cmp.Or(b.CreatedAt.AsTime().Compare(a.CreatedAt.AsTime()), strings.Compare(a.SnapshotId, b.SnapshotId))
+	})
+	return response, nil
+}
+
+func (s *Server) DeleteSnapshot(ctx context.Context, req *agboxv1.DeleteSnapshotRequest) (*agboxv1.DeleteSnapshotResponse, error) {
+	if err := s.deleteSnapshot(ctx, req.SnapshotId); err != nil {
+		return nil, s.fail(err, "snapshot_id", req.SnapshotId)
+	}
+	return &agboxv1.DeleteSnapshotResponse{}, nil
+}
+
+// deleteSnapshot removes a snapshot that nobody needs; otherwise it fails with actors.ErrSnapshotInUse, or
+// actors.ErrSnapshotNotFound.
+func (s *Server) deleteSnapshot(ctx context.Context, id string) error {
+	give, err := s.turns.take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer give()
+	found, err := s.runtime.Snapshot(ctx, id)
+	if err == nil {
+		err = ownedByFork(found)
+	}
+	if err != nil {
+		return err
+	}
+	needed, err := s.madeFrom(found)
+	if err != nil {
+		return err
+	}
+	if len(needed) > 0 {
+		return &lifecycle.Refusal{Kind: actors.ErrSnapshotInUse, Message: fmt.Sprintf(
+			"%s made from snapshot %s and may need it again: delete what was made from it first", enumerated(needed), id)}
+	}
+	err = s.runtime.DeleteSnapshot(ctx, id)
+	if errors.Is(err, actors.ErrSnapshotInUse) {
+		err = &lifecycle.Refusal{Kind: actors.ErrSnapshotInUse, Message: fmt.Sprintf(
+			"snapshot %s is needed by a container that is no sandbox's: remove that first: %s", id, said(err, actors.ErrSnapshotInUse))}
+	}
+	return err
+}
+
+// ownedByFork refuses a snapshot that goes with the sandbox that was made from it.
+func ownedByFork(snapshot actors.Snapshot) error {
+	if snapshot.ForkID == "" {
+		return nil
+	}
+	return &lifecycle.Refusal{Kind: actors.ErrSnapshotInUse, Message: fmt.Sprintf(
+		"snapshot %s belongs to sandbox %s and goes when that is deleted: make one of that sandbox to keep or to use",
+		snapshot.SnapshotId, snapshot.ForkID)}
+}
+
+// madeFrom returns the ids of the sandboxes that need the snapshot: all that were made from it and are not DELETED.
+func (s *Server) madeFrom(snapshot actors.Snapshot) ([]string, error) {
+	views, err := s.system.Sandboxes(func(spec *agboxv1.CreateSpec) bool { return spec.Image == snapshot.Image })
+	var ids []string
+	for _, view := range views {
+		if view.State.Phase != lifecycle.Deleted {
+			ids = append(ids, view.State.SandboxID)
+		}
+	}
+	slices.Sort(ids)
+	return ids, err
+}
+
+func enumerated(ids []string) string {
+	const most = 5
+	text := strings.Join(ids[:min(len(ids), most)], ", ")
+	switch {
+	case len(ids) > most:
+		return fmt.Sprintf("sandboxes %s and %d more are", text, len(ids)-most)
+	case len(ids) > 1:
+		return "sandboxes " + text + " are"
+	}
+	return "sandbox " + text + " is"
+}
+
+// createFromSnapshot is CreateSandbox from a snapshot, which is not deleted meanwhile.
+func (s *Server) createFromSnapshot(ctx context.Context, req *agboxv1.CreateSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
+	give, err := s.turns.take(ctx, req.SnapshotId)
+	if err != nil {
+		return nil, s.fail(err, "snapshot_id", req.SnapshotId)
+	}
+	defer give()
+	found, err := s.runtime.Snapshot(ctx, req.SnapshotId)
+	if err == nil {
+		err = ownedByFork(found)
+	}
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId, "snapshot_id", req.SnapshotId)
+	}
+	resolved, err := spec.ResolveOn(spec.FromSnapshot(found.Spec, found.Image), req, s.config.Host)
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId, "snapshot_id", req.SnapshotId)
+	}
+	return s.create(ctx, cmp.Or(req.SandboxId, uuid.NewString()), resolved)
+}
+
+func (s *Server) ForkSandbox(ctx context.Context, req *agboxv1.ForkSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
+	id := cmp.Or(req.ForkId, uuid.NewString())
+	if err := spec.ValidateSandboxID("fork_id", id); err != nil {
+		return nil, s.fail(err, "fork_id", id)
+	}
+	snapshotID := actors.ForkSnapshotID(id)
+	give, err := s.turns.take(ctx, snapshotID)
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", id)
+	}
+	defer give()
+	image := s.runtime.SnapshotImage(snapshotID)
+	if earlier, used := s.system.Spec(id); used {
+		return s.forkedAlready(ctx, id, earlier, earlier.Image == image)
+	}
+	resolved, err := s.fork(ctx, id, snapshotID, req)
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId, "fork_id", id)
+	}
+	response, err := s.create(ctx, id, resolved)
+	if _, accepted := s.system.Spec(id); err != nil && !accepted {
+		if undone := s.runtime.DeleteSnapshot(context.WithoutCancel(ctx), snapshotID); undone != nil {
+			s.log.Warn("the image of a fork that was refused stays until the next start", "image", image, "error", undone)
+		}
+	}
+	return response, err
+}
+
+// fork makes the snapshot that the fork begins with, unless it could not be accepted anyway, and returns its spec.
+func (s *Server) fork(ctx context.Context, id, snapshotID string, req *agboxv1.ForkSandboxRequest) (*spec.Resolved, error) {
+	view, err := s.system.Sandbox(req.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	base := spec.FromSnapshot(view.Spec, s.runtime.SnapshotImage(snapshotID))
+	resolved, err := spec.ResolveOn(base, &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: req.CreateSpec}, s.config.Host)
+	if err != nil {
+		return nil, err
+	}
+	// A daemon that died before the fork was accepted has left one.
+	if err := s.runtime.DeleteSnapshot(ctx, snapshotID); err != nil && !errors.Is(err, actors.ErrSnapshotNotFound) {
+		return nil, err
+	}
+	_, err = s.capture(ctx, actors.Snapshot{ForkID: id, RequestID: requestID(ctx), Snapshot: &agboxv1.Snapshot{
+		SnapshotId: snapshotID, SandboxId: req.SandboxId,
+	}})
+	return resolved, err
+}
+
+// forkedAlready answers a fork whose id is in use: with the sandbox when this is the request that made it.
+func (s *Server) forkedAlready(ctx context.Context, id string, earlier *agboxv1.CreateSpec, fork bool) (*agboxv1.CreateSandboxResponse, error) {
+	mark := requestID(ctx)
+	if !fork || mark == "" {
+		return nil, s.fail(fmt.Errorf("%w: %s", actors.ErrSandboxIDTaken, id), "sandbox_id", id)
+	}
+	view, err := s.system.Create(ctx, id, earlier, mark)
+	if err != nil {
+		return nil, s.fail(err, "sandbox_id", id)
+	}
+	return &agboxv1.CreateSandboxResponse{Sandbox: handle(view)}, nil
+}
