@@ -17,9 +17,6 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
 )
 
-// insidePrefix begins the ids of agbox-init's own commands: no client's exec can have one, none is recorded or shown.
-const insidePrefix = "_file-"
-
 // insideEnd is how long the end of such a command is waited for when it has no more to tell. One in a frozen sandbox ends
 // when that goes on.
 const insideEnd = 2 * time.Second
@@ -50,7 +47,7 @@ func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields 
 		return nil, errors.Join(err, to.Close())
 	}
 	defer null.Close()
-	id := insidePrefix + uuid.NewString()
+	id := initproto.InsidePrefix + uuid.NewString()
 	running, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	waiting, abandon := context.WithCancelCause(ctx)

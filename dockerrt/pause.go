@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.Crea
 			}
 			return err
 		}
-		err := d.eachContainer(ctx, sandboxID, d.api.ContainerPause, d.paused)
+		err := d.eachContainer(ctx, sandboxID, upOrPaused, d.api.ContainerPause, d.paused)
 		if err != nil {
 			err = errors.Join(err, d.thaw(ctx, sandboxID)) // all of it or nothing
 		}
@@ -63,7 +64,7 @@ func (d *Docker) Unpause(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 	defer step(ctx, "unpaused", "sandbox")(&err)
 	return reached(passing(ctx, func() error {
 		if !alone(spec) {
-			return d.thaw(ctx, sandboxID)
+			return d.thawAll(ctx, sandboxID, upOrPaused, d.unpaused)
 		}
 		ctx, cancel := d.write(ctx)
 		defer cancel()
@@ -110,9 +111,18 @@ func (d *Docker) answers(ctx context.Context, sandboxID string) bool {
 	return errors.Is(link.Signal(ctx, "-", 0), initlink.ErrExecUnknown)
 }
 
-// thaw lets the sandbox's frozen containers go on, and the clocks of its agbox-init.
+// thaw lets the sandbox's frozen containers go on, as far as the engine knows of any, and the clocks of its agbox-init.
 func (d *Docker) thaw(ctx context.Context, sandboxID string) error {
-	err := d.eachContainer(ctx, sandboxID, d.api.ContainerUnpause, d.unpaused)
+	return d.thawAll(ctx, sandboxID, []container.ContainerState{container.StatePaused}, func(_ context.Context, _ string, err error) error {
+		if err != nil && strings.Contains(err.Error(), "not paused") {
+			return nil
+		}
+		return err
+	})
+}
+
+func (d *Docker) thawAll(ctx context.Context, sandboxID string, in []container.ContainerState, settled func(context.Context, string, error) error) error {
+	err := d.eachContainer(ctx, sandboxID, in, d.api.ContainerUnpause, settled)
 	if err == nil {
 		d.tellThawed(sandboxID)
 	}
@@ -129,8 +139,10 @@ func (d *Docker) tellThawed(sandboxID string) {
 	}
 }
 
-// eachContainer does something with every container of the sandbox that runs or is paused, all at the same time.
-func (d *Docker) eachContainer(ctx context.Context, sandboxID string, do func(context.Context, string) error, settled func(context.Context, string, error) error) error {
+var upOrPaused = []container.ContainerState{container.StateRunning, container.StatePaused}
+
+// eachContainer does something with every container of the sandbox in one of the states, all at the same time.
+func (d *Docker) eachContainer(ctx context.Context, sandboxID string, in []container.ContainerState, do func(context.Context, string) error, settled func(context.Context, string, error) error) error {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	list, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
@@ -139,7 +151,7 @@ func (d *Docker) eachContainer(ctx context.Context, sandboxID string, do func(co
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range list {
-		if c.State != container.StateRunning && c.State != container.StatePaused {
+		if !slices.Contains(in, c.State) {
 			continue
 		}
 		group.Go(func() error {

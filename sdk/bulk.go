@@ -24,20 +24,6 @@ func protoStates(states []State) []agboxv1.SandboxState {
 	return list
 }
 
-// ListSelected returns what is selected, newest first. Deleted ones whose history is kept are among them only where
-// States names StateDeleted.
-func (c *Client) ListSelected(ctx context.Context, sel Selection) ([]Sandbox, error) {
-	resp, err := c.raw.ListSandboxes(ctx, &agboxv1.ListSandboxesRequest{LabelSelector: sel.Labels, States: protoStates(sel.States)})
-	if err != nil {
-		return nil, err
-	}
-	boxes := make([]Sandbox, 0, len(resp.GetSandboxes()))
-	for _, h := range resp.GetSandboxes() {
-		boxes = append(boxes, sandboxOf(h))
-	}
-	return boxes, nil
-}
-
 // StopSandboxes stops all that is selected and can be stopped, and waits until each is STOPPED. It returns the ids of
 // those that accepted, newest first, also beside an error of the wait. One that does not fit, such as one that is
 // STOPPED already, is left out.
@@ -96,7 +82,7 @@ func (c *Client) allDeleted(ctx context.Context, ids []string, w waiting) error 
 func (c *Client) bulk(ctx context.Context, labels map[string]string, target EventType, w waiting, ask func() ([]string, error)) ([]string, error) {
 	told := map[string]uint64{}
 	if w.wait {
-		boxes, err := c.ListSelected(ctx, Selection{Labels: labels})
+		boxes, err := c.ListSandboxes(ctx, Filter{Labels: labels})
 		if err != nil {
 			return nil, err
 		}

@@ -55,7 +55,10 @@ type Sandbox struct {
 
 // Filter selects sandboxes; the zero value selects all that are not deleted.
 type Filter struct {
-	Labels         map[string]string // a sandbox must carry all of them
+	Labels map[string]string // a sandbox must carry all of them
+	// States are those that it may be in; none: all.
+	States []State
+	// IncludeDeleted selects deleted ones too, as naming StateDeleted does.
 	IncludeDeleted bool
 }
 
@@ -110,7 +113,7 @@ func (c *Client) GetSandbox(ctx context.Context, id string) (Sandbox, error) {
 // ListSandboxes returns what the filter selects, newest first.
 func (c *Client) ListSandboxes(ctx context.Context, filter Filter) ([]Sandbox, error) {
 	resp, err := c.raw.ListSandboxes(ctx, &agboxv1.ListSandboxesRequest{
-		IncludeDeleted: filter.IncludeDeleted, LabelSelector: filter.Labels,
+		IncludeDeleted: filter.IncludeDeleted, LabelSelector: filter.Labels, States: protoStates(filter.States),
 	})
 	if err != nil {
 		return nil, err

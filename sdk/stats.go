@@ -28,8 +28,12 @@ func (c *Client) Stats(ctx context.Context, id string) ([]Stats, error) {
 	if err != nil {
 		return nil, err
 	}
+	return statsOf(resp.GetContainers()), nil
+}
+
+func statsOf(containers []*agboxv1.ContainerStats) []Stats {
 	var stats []Stats
-	for _, p := range resp.GetContainers() {
+	for _, p := range containers {
 		stats = append(stats, Stats{
 			Service: p.GetServiceName(), ReadAt: timeOf(p.GetReadAt()), CPUTime: p.GetCpuTime().AsDuration(),
 			MemoryBytes: p.GetMemoryBytes(), MemoryLimitBytes: p.GetMemoryLimitBytes(), Pids: p.GetPids(),
@@ -37,7 +41,7 @@ func (c *Client) Stats(ctx context.Context, id string) ([]Stats, error) {
 			DiskReadBytes: p.GetDiskReadBytes(), DiskWrittenBytes: p.GetDiskWrittenBytes(),
 		})
 	}
-	return stats, nil
+	return stats
 }
 
 // Info is what the daemon runs on, and how much of it is in use.

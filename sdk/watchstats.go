@@ -43,16 +43,3 @@ func (c *Client) WatchStats(ctx context.Context, labels map[string]string, inter
 		}
 	}
 }
-
-func statsOf(containers []*agboxv1.ContainerStats) []Stats {
-	var stats []Stats
-	for _, p := range containers {
-		stats = append(stats, Stats{
-			Service: p.GetServiceName(), ReadAt: timeOf(p.GetReadAt()), CPUTime: p.GetCpuTime().AsDuration(),
-			MemoryBytes: p.GetMemoryBytes(), MemoryLimitBytes: p.GetMemoryLimitBytes(), Pids: p.GetPids(),
-			NetworkReceivedBytes: p.GetNetworkReceivedBytes(), NetworkSentBytes: p.GetNetworkSentBytes(),
-			DiskReadBytes: p.GetDiskReadBytes(), DiskWrittenBytes: p.GetDiskWrittenBytes(),
-		})
-	}
-	return stats
-}

@@ -96,6 +96,15 @@ func (a *app) get(ctx context.Context, c *sdk.Client, id string) error {
 	if !box.ExpiresAt.IsZero() {
 		optional("expires", timeText(box.ExpiresAt))
 	}
+	if !box.IdleAt.IsZero() {
+		optional("idle", timeText(box.IdleAt))
+	}
+	if !box.LeaseEndsAt.IsZero() {
+		optional("lease ends", timeText(box.LeaseEndsAt))
+	}
+	if box.Restarts > 0 {
+		optional("restarts", fmt.Sprint(box.Restarts))
+	}
 	optional("ports", portText(box.Ports))
 	optional("error", strings.TrimSpace(box.ErrorCode+" "+box.ErrorMessage))
 	return a.printTable(rows)

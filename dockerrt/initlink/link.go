@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -248,6 +249,8 @@ func (l *Link) dispatch(p *peer, m initproto.Message) {
 		if c := l.calls[m.ID]; c != nil {
 			c.result = m
 			c.poke()
+		} else if strings.HasPrefix(m.ID, initproto.InsidePrefix) {
+			p.send(&initproto.Ack{ID: m.ID})
 		}
 	case *initproto.Signalled:
 		if answer := p.signals[m.Token]; answer != nil {

@@ -9,6 +9,10 @@ import "time"
 // with CodeStartFailed when it knows no such command: before Boot, or when there is none.
 const CommandID = "_primary"
 
+// InsidePrefix begins the ids of commands that the runtime runs for itself. No exec has one, and nobody comes back for the
+// result of one that was given up.
+const InsidePrefix = "_file-"
+
 // Version is the protocol version that this code speaks; Hello carries it.
 const Version = 1
 
@@ -53,6 +57,9 @@ type Hello struct {
 	Execs []KnownExec
 	// Frozen: a Freeze was heard, and no Thaw since.
 	Frozen bool
+	// Indexes: an Exec may bring a RoleIndex. Whoever carries descriptors between the two ends, and cannot carry that one, has
+	// to take this out.
+	Indexes bool
 }
 
 // KnownExec is an exec that init knows.
@@ -124,6 +131,9 @@ const (
 	// write end that it does keep, until CloseStdin or the end of the command, so that the input does not end when the daemon dies.
 	RoleStdin       = "stdin"
 	RoleStdinKeeper = "stdin-keeper"
+	// RoleIndex is the file for the index of the command's output, which AppendRun tells of. It is not for a command with a
+	// terminal, which has one stream.
+	RoleIndex = "index"
 )
 
 // Started tells that a command runs, as the answer to each Exec of a running id.
@@ -214,6 +224,7 @@ func (m *Hello) put(e *encoder) {
 		e.nested(5, &m.Execs[i])
 	}
 	e.bool(6, m.Frozen)
+	e.bool(7, m.Indexes)
 }
 
 func (m *Hello) set(f field) bool {
@@ -231,6 +242,8 @@ func (m *Hello) set(f field) bool {
 		return f.nested(&m.Execs[len(m.Execs)-1])
 	case 6:
 		return f.bool(&m.Frozen)
+	case 7:
+		return f.bool(&m.Indexes)
 	}
 	return true
 }
