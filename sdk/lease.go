@@ -49,6 +49,25 @@ func (c *Client) Hold(ctx context.Context, id string) (*Hold, error) {
 	return h, nil
 }
 
+// CreateHeld is CreateSandbox for a sandbox that this program holds from its acceptance on, so that a create that takes
+// longer than the lease's grace is not cut off. A spec without a lease gets the default one. The Hold is nil only where
+// the sandbox was not accepted, or could not be held; otherwise Close must follow, also beside an error of the wait.
+func (c *Client) CreateHeld(ctx context.Context, spec Spec, opts ...CreateOption) (Sandbox, *Hold, error) {
+	if spec.Lease == nil {
+		spec.Lease = &Lease{}
+	}
+	call, resp, err := c.create(ctx, spec, opts)
+	if err != nil {
+		return Sandbox{}, nil, err
+	}
+	hold, err := c.Hold(ctx, resp.GetSandbox().GetSandboxId())
+	if err != nil {
+		return sandboxOf(resp.GetSandbox()), nil, err
+	}
+	box, err := c.accepted(ctx, resp, call)
+	return box, hold, err
+}
+
 func (c *Client) hold(ctx context.Context, id string) (holder, error) {
 	stream, err := c.raw.HoldSandbox(ctx, &agboxv1.HoldSandboxRequest{SandboxId: id})
 	if err != nil {

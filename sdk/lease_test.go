@@ -11,6 +11,30 @@ import (
 	"github.com/agbox-dev/agbox/sdk/sdktest"
 )
 
+// TestCreateHeld: the sandbox is held before it is READY, and stays so when the wait fails.
+func TestCreateHeld(t *testing.T) {
+	c, d, _ := start(t)
+	box, hold, err := c.CreateHeld(t.Context(), sdk.Spec{Image: "debian"})
+	if err != nil || box.State != sdk.StateReady || d.Created().CreateSpec.Lease == nil {
+		t.Errorf("it is %v, %v, of %v", box, err, d.Created())
+	}
+	if err := hold.Close(); err != nil {
+		t.Error(err)
+	}
+	box, hold, err = c.CreateHeld(t.Context(), sdk.Spec{Image: sdktest.ImageBroken})
+	if _, failed := errors.AsType[*sdk.SandboxFailedError](err); !failed || box.ID == "" || hold == nil {
+		t.Errorf("a broken one is %v, %v, held by %v", box, err, hold)
+	}
+	hold.Close()
+	if _, hold, err := c.CreateHeld(t.Context(), sdk.Spec{}); err == nil || hold != nil {
+		t.Errorf("a refused one is held by %v, %v", hold, err)
+	}
+	d.Refuse("HoldSandbox", sdktest.Refusal(codes.FailedPrecondition, "LEASE_NONE", "nothing to hold"))
+	if box, hold, err := c.CreateHeld(t.Context(), sdk.Spec{Image: "debian"}); !errors.Is(err, sdk.ErrNoLease) || hold != nil || box.ID == "" {
+		t.Errorf("one that cannot be held is %v, %v, %v", box, hold, err)
+	}
+}
+
 // TestHold: over a restart of the daemon, until the sandbox is detached, the program lets go, or the daemon refuses.
 func TestHold(t *testing.T) {
 	c, d, socket := start(t)

@@ -66,6 +66,14 @@ type Filter struct {
 // the value returned has its ID, also beside an error: *SandboxFailedError, *SandboxDeletedError or
 // the context's. It is not deleted then.
 func (c *Client) CreateSandbox(ctx context.Context, spec Spec, opts ...CreateOption) (Sandbox, error) {
+	call, resp, err := c.create(ctx, spec, opts)
+	if err != nil {
+		return Sandbox{}, err
+	}
+	return c.accepted(ctx, resp, call)
+}
+
+func (c *Client) create(ctx context.Context, spec Spec, opts []CreateOption) (createCall, *agboxv1.CreateSandboxResponse, error) {
 	call := createCall{waiting: waiting{wait: true}}
 	for _, opt := range opts {
 		opt.create(&call)
@@ -73,10 +81,7 @@ func (c *Client) CreateSandbox(ctx context.Context, spec Spec, opts ...CreateOpt
 	resp, err := c.raw.CreateSandbox(ctx, &agboxv1.CreateSandboxRequest{
 		CreateSpec: spec.proto(), SandboxId: call.id, ConfigYaml: call.config, SnapshotId: call.snapshot,
 	})
-	if err != nil {
-		return Sandbox{}, err
-	}
-	return c.accepted(ctx, resp, call)
+	return call, resp, err
 }
 
 // accepted waits for a sandbox to be READY, if that is asked for.

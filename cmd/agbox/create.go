@@ -23,7 +23,7 @@ type createFlags struct {
 	env, labels  pairs
 	network      string
 	allow        destinations
-	keep         bool
+	keep, hold   bool
 	lease        sdk.Lease
 	restart      sdk.RestartOnFailure
 	wait, noWait bool
@@ -57,6 +57,7 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.DurationVar(&f.spec.MaxDuration, "max-duration", 0, "how long it may exist, 0: for ever")
 	flags.StringVar(&f.spec.OnExpiry, "on-expiry", "", "what happens then: delete (default) or stop")
 	flags.BoolVar(&f.spec.Lazy, "lazy", false, "make it at its first use")
+	flags.BoolVar(&f.hold, "hold", false, "hold it until this command ends, with which it ends (--lease: how much later)")
 	flags.DurationVar(&f.lease.Grace, "lease", 0, "end it when nobody holds it (agbox sandbox hold) for so long")
 	flags.StringVar(&f.lease.OnEnd, "on-lease-end", "", "what happens then: delete (default) or stop")
 	flags.Uint32Var(&f.restart.Max, "restart", 0, "restart it after a crash, so often in a row (default: never)")
@@ -120,6 +121,8 @@ func (f *createFlags) complete(cmd *cobra.Command, args []string) error {
 		f.spec.Lease = &f.lease
 	} else if f.lease.OnEnd != "" {
 		return errors.New("--on-lease-end is for a sandbox with --lease")
+	} else if f.hold {
+		f.spec.Lease = &f.lease
 	}
 	if f.restart.Max > 0 {
 		f.spec.Restart = &f.restart
@@ -148,8 +151,18 @@ func (a *app) create(ctx context.Context, c *sdk.Client, f createFlags) error {
 	if a.onTerminal() {
 		opts = append(opts, sdk.WithProgress(a.progress))
 	}
-	box, err := c.CreateSandbox(ctx, f.spec, opts...)
-	return a.created(ctx, c, box, err)
+	if !f.hold {
+		box, err := c.CreateSandbox(ctx, f.spec, opts...)
+		return a.created(ctx, c, box, err)
+	}
+	box, hold, err := c.CreateHeld(ctx, f.spec, opts...)
+	if hold != nil {
+		defer hold.Close()
+	}
+	if err := a.created(ctx, c, box, err); err != nil {
+		return err
+	}
+	return a.held(ctx, box.ID, hold)
 }
 
 // created tells of a sandbox that was accepted, if it was.

@@ -21,13 +21,18 @@ itself when the sandbox is detached or deleted.`,
 				return err
 			}
 			defer hold.Close()
-			a.say("holding %s", args[0])
-			if err := hold.Wait(); err != nil {
-				return err
-			}
-			return ctx.Err()
+			return a.held(ctx, args[0], hold)
 		}),
 	}
+}
+
+// held returns when there is nothing to hold any more, or the person ends it.
+func (a *app) held(ctx context.Context, id string, hold *sdk.Hold) error {
+	a.say("holding %s", id)
+	if err := hold.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 func (a *app) detachCommand() *cobra.Command {
