@@ -35,11 +35,13 @@ type fleet struct {
 	stop func()
 	// looked gets the name of an exec that the server looks at, unless one waits in it already.
 	looked chan string
+	// expired gets the ids of snapshots that were deleted, up to eight that nobody takes.
+	expired chan string
 }
 
 type looker struct {
 	*actorstest.Runtime
-	looked chan string
+	looked, expired chan string
 }
 
 func (l looker) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
@@ -50,7 +52,24 @@ func (l looker) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
 	return l.Runtime.ExecLogs(sandboxID, execID)
 }
 
+// DeleteSnapshot tells who waits for it.
+func (l looker) DeleteSnapshot(ctx context.Context, id string) error {
+	err := l.Runtime.DeleteSnapshot(ctx, id)
+	if err == nil {
+		select {
+		case l.expired <- id:
+		default:
+		}
+	}
+	return err
+}
+
 func startFleet(t testing.TB, config actors.Config, fake *actorstest.Runtime) *fleet {
+	t.Helper()
+	return startServer(t, config, server.Config{Version: "test"}, fake)
+}
+
+func startServer(t testing.TB, config actors.Config, serving server.Config, fake *actorstest.Runtime) *fleet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agbox")
 	if err != nil {
@@ -70,15 +89,15 @@ func startFleet(t testing.TB, config actors.Config, fake *actorstest.Runtime) *f
 	if err != nil {
 		t.Fatal(err)
 	}
-	looked := make(chan string, 1)
-	service := server.New(server.Config{Version: "test"}, system, db, looker{fake, looked}, log)
+	looked, expired := make(chan string, 1), make(chan string, 8)
+	service := server.New(serving, system, db, looker{fake, looked, expired}, log)
 	served := make(chan error, 1)
 	go func() { served <- service.Serve(listener) }()
 	client, err := raw.Dial(raw.WithSocket(socket))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{Client: client, t: t, fake: fake, db: db, looked: looked}
+	f := &fleet{Client: client, t: t, fake: fake, db: db, looked: looked, expired: expired}
 	f.stop = sync.OnceFunc(func() {
 		service.Shutdown()
 		err := <-served

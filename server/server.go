@@ -36,6 +36,8 @@ import (
 // Config is what the server has to know beside its parts.
 type Config struct {
 	Version string
+	// SnapshotTTL is how old snapshots get; 0: there is no limit.
+	SnapshotTTL time.Duration
 	// Host is what create specs are resolved against.
 	Host spec.Host
 }
@@ -87,14 +89,16 @@ type Server struct {
 	closing chan struct{}
 	// receivers read what clients send, and end with their streams.
 	receivers sync.WaitGroup
-	once      sync.Once
-	turns     turns
+	// snapshotMade holds a token when a snapshot was made since retain has looked.
+	snapshotMade chan struct{}
+	once         sync.Once
+	turns        turns
 }
 
 // New puts the parts together; Serve begins to answer.
 func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, log *slog.Logger) *Server {
 	s := &Server{config: config, system: system, db: db, runtime: runtime, log: log,
-		health: health.NewServer(), closing: make(chan struct{})}
+		health: health.NewServer(), closing: make(chan struct{}), snapshotMade: make(chan struct{}, 1)}
 	s.grpc = grpc.NewServer(
 		grpc.ChainUnaryInterceptor(limitUnary, s.recoverUnary), grpc.ChainStreamInterceptor(limitStream, s.recoverStream),
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
@@ -137,6 +141,13 @@ func (s *Server) Serve(listener net.Listener) error {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return fmt.Errorf("server: cannot tell how many files may be open: %w", err)
+	}
+	if s.config.SnapshotTTL > 0 {
+		ctx, cancel := context.WithCancel(context.Background())
+		var retaining sync.WaitGroup
+		retaining.Go(func() { s.retain(ctx) })
+		defer retaining.Wait()
+		defer cancel()
 	}
 	return s.grpc.Serve(netutil.LimitListener(listener, int(min(maxConnections, files.Cur/2))))
 }

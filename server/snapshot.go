@@ -127,6 +127,10 @@ func (s *Server) capture(ctx context.Context, want actors.Snapshot) (made actors
 		}
 		want.Spec = view.Spec
 		made, err = s.runtime.CreateSnapshot(ctx, want)
+		select {
+		case s.snapshotMade <- struct{}{}:
+		default:
+		}
 		if errors.Is(err, actors.ErrNothingToKeep) {
 			return &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: fmt.Sprintf("cannot make a snapshot of sandbox %s, which is %s: %s",
 				want.SandboxId, stateName(view.State.Phase), said(err, actors.ErrNothingToKeep))}

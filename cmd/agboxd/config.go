@@ -20,6 +20,7 @@ type config struct {
 		IdleTTL           duration              `toml:"idle_ttl"`
 		CleanupTTL        duration              `toml:"cleanup_ttl"`
 		EventRetentionTTL duration              `toml:"event_retention_ttl"`
+		SnapshotTTL       duration              `toml:"snapshot_ttl"`
 		MaxEvents         uint64                `toml:"max_events"`
 		CreateConcurrency int                   `toml:"create_concurrency"`
 		StopGrace         duration              `toml:"stop_grace"`
@@ -118,6 +119,8 @@ func (c config) check() error {
 		return errors.New("runtime.cleanup_ttl must not be negative; 0 is never")
 	case c.Runtime.EventRetentionTTL.Duration < 0:
 		return errors.New("runtime.event_retention_ttl must not be negative; 0 is never")
+	case c.Runtime.SnapshotTTL.Duration < 0:
+		return errors.New("runtime.snapshot_ttl must not be negative; 0 is never")
 	case c.Runtime.MaxEvents > 0 && c.Runtime.MaxEvents < 100:
 		return errors.New("runtime.max_events must be 0, for all, or at least 100")
 	case c.Runtime.StopGrace.Duration < 0:

@@ -66,7 +66,7 @@ func serve(ctx context.Context, stderr io.Writer) (err error) {
 		DataDirs:       []string{paths.data, filepath.Dir(paths.socket), filepath.Dir(paths.config)},
 		DefaultIdleTTL: config.Runtime.IdleTTL.Duration, AllowedCapabilities: config.Sandbox.AllowedCapabilities,
 	}
-	service := server.New(server.Config{Version: version, Host: host}, system, db, runtime, log)
+	service := server.New(server.Config{Version: version, Host: host, SnapshotTTL: config.Runtime.SnapshotTTL.Duration}, system, db, runtime, log)
 	stopped := context.AfterFunc(ctx, service.Shutdown)
 	defer service.Shutdown()
 	defer stopped()
