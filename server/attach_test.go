@@ -178,6 +178,9 @@ func TestAttach(t *testing.T) {
 
 	// Whoever comes without offsets sees what comes then.
 	idle := attachRaw(t, d, startOf(&agboxv1.AttachExecStart{ExecId: exec}))
+	if _, err := drainAttach(idle, func(a *attached) bool { return a.first != nil }); err != nil {
+		t.Fatal(err)
+	}
 	leaver := attachRaw(t, d, startOf(&agboxv1.AttachExecStart{ExecId: exec}), stdinOf("one\n"))
 	got, err = drainAttach(leaver, func(a *attached) bool { return a.stdout.String() == "got one\n" && a.taken == 4 })
 	if err != nil || got.from != [2]uint64{6, 5} {
