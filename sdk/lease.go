@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
 )
 
 // Hold is a sandbox's lease that this program holds, over restarts of the daemon too: there the sandbox's grace runs
@@ -68,7 +69,7 @@ func (c *Client) CreateHeld(ctx context.Context, spec Spec, opts ...CreateOption
 	return box, hold, err
 }
 
-func (c *Client) hold(ctx context.Context, id string) (holder, error) {
+func (c *Client) hold(ctx context.Context, id string) (*raw.Hold, error) {
 	stream, err := c.raw.HoldSandbox(ctx, &agboxv1.HoldSandboxRequest{SandboxId: id})
 	if err != nil {
 		return nil, err
@@ -78,12 +79,6 @@ func (c *Client) hold(ctx context.Context, id string) (holder, error) {
 		return nil, err
 	}
 	return stream, nil
-}
-
-// holder is the daemon's end of a hold.
-type holder interface {
-	Recv() (*agboxv1.HoldSandboxResponse, error)
-	Close()
 }
 
 // Wait returns when the lease is held no more: nil after Close, or when the sandbox was detached or is gone; else what

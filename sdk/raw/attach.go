@@ -12,13 +12,13 @@ import (
 // AttachStream is one attachment to an exec. Recv belongs to one goroutine, and Send with CloseSend to one that may be
 // another; Close may be called from any.
 type AttachStream struct {
-	client *Client
-	stream grpc.BidiStreamingClient[agboxv1.AttachExecRequest, agboxv1.AttachExecResponse]
-	cancel context.CancelFunc
+	*Receiver[agboxv1.AttachExecResponse]
+	sends grpc.BidiStreamingClient[agboxv1.AttachExecRequest, agboxv1.AttachExecResponse]
 }
 
 // AttachExec opens a stream that lives as long as ctx, at most. The first message to send is start. What the daemon
-// refuses, Recv tells. Close must follow.
+// refuses, Recv tells; it returns io.EOF after the message that is ended. Close must follow, lets a blocked Send return, and
+// ends nothing in the sandbox.
 func (c *Client) AttachExec(ctx context.Context) (*AttachStream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.rpc.AttachExec(ctx)
@@ -26,12 +26,13 @@ func (c *Client) AttachExec(ctx context.Context) (*AttachStream, error) {
 		cancel()
 		return nil, c.typed(err)
 	}
-	return &AttachStream{client: c, stream: stream, cancel: cancel}, nil
+	receiver := &Receiver[agboxv1.AttachExecResponse]{client: c, stream: stream, cancel: cancel}
+	return &AttachStream{Receiver: receiver, sends: stream}, nil
 }
 
 // Send blocks while the daemon takes no more. io.EOF: the stream has ended, and Recv tells why.
 func (s *AttachStream) Send(req *agboxv1.AttachExecRequest) error {
-	err := s.stream.Send(req)
+	err := s.sends.Send(req)
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
@@ -39,20 +40,4 @@ func (s *AttachStream) Send(req *agboxv1.AttachExecRequest) error {
 }
 
 // CloseSend says that nothing more is sent. Output goes on, and the exec's input stays open.
-func (s *AttachStream) CloseSend() error { return s.client.typed(s.stream.CloseSend()) }
-
-// Recv returns the next message; io.EOF after the one that is ended, else an *Error. After an error every further call
-// fails.
-func (s *AttachStream) Recv() (*agboxv1.AttachExecResponse, error) {
-	response, err := s.stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return nil, io.EOF
-	}
-	if err != nil {
-		return nil, s.client.typed(err)
-	}
-	return response, nil
-}
-
-// Close ends the stream and lets a blocked Recv or Send return. It may be called more than once. The exec goes on.
-func (s *AttachStream) Close() { s.cancel() }
+func (s *AttachStream) CloseSend() error { return s.client.typed(s.sends.CloseSend()) }

@@ -2,11 +2,9 @@ package raw
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"google.golang.org/grpc"
 )
 
 // uploadChunk is how many bytes of a tar stream one message has.
@@ -40,32 +38,26 @@ func (c *Client) UploadFiles(ctx context.Context, start *agboxv1.UploadFilesStar
 
 // DownloadStream is one tar stream from a sandbox, an io.ReadCloser. Read belongs to one goroutine; Close may be called from any.
 type DownloadStream struct {
-	client *Client
-	stream grpc.ServerStreamingClient[agboxv1.DownloadFilesChunk]
-	cancel context.CancelFunc
+	chunks *Receiver[agboxv1.DownloadFilesChunk]
 	rest   []byte
 }
 
 // DownloadFiles opens a tar stream that lives as long as ctx, at most. What the daemon refuses, the first Read tells. Close
 // must follow.
 func (c *Client) DownloadFiles(ctx context.Context, req *agboxv1.DownloadFilesRequest) (*DownloadStream, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.rpc.DownloadFiles(ctx, req)
+	chunks, err := receive(ctx, c, req, c.rpc.DownloadFiles)
 	if err != nil {
-		cancel()
-		return nil, c.typed(err)
+		return nil, err
 	}
-	return &DownloadStream{client: c, stream: stream, cancel: cancel}, nil
+	return &DownloadStream{chunks: chunks}, nil
 }
 
 // Read fails with io.EOF when all was sent, else with an *Error.
 func (s *DownloadStream) Read(p []byte) (int, error) {
 	for len(s.rest) == 0 {
-		chunk, err := s.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return 0, io.EOF
-		} else if err != nil {
-			return 0, s.client.typed(err)
+		chunk, err := s.chunks.Recv()
+		if err != nil {
+			return 0, err
 		}
 		s.rest = chunk.GetData()
 	}
@@ -76,7 +68,7 @@ func (s *DownloadStream) Read(p []byte) (int, error) {
 
 // Close ends the stream and lets a blocked Read return. It may be called more than once.
 func (s *DownloadStream) Close() error {
-	s.cancel()
+	s.chunks.Close()
 	return nil
 }
 
@@ -95,36 +87,8 @@ func (c *Client) RemoveFile(ctx context.Context, req *agboxv1.RemoveFileRequest)
 	return c.rpc.RemoveFile(ctx, req)
 }
 
-// FileEvents is one watch. Recv belongs to one goroutine; Close may be called from any.
-type FileEvents struct {
-	client *Client
-	stream grpc.ServerStreamingClient[agboxv1.FileEvent]
-	cancel context.CancelFunc
-}
-
 // WatchFiles opens a watch that lives as long as ctx, at most. What the daemon refuses, the first Recv tells. Close must
 // follow.
 func (c *Client) WatchFiles(ctx context.Context, req *agboxv1.WatchFilesRequest) (*FileEvents, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.rpc.WatchFiles(ctx, req)
-	if err != nil {
-		cancel()
-		return nil, c.typed(err)
-	}
-	return &FileEvents{client: c, stream: stream, cancel: cancel}, nil
+	return receive(ctx, c, req, c.rpc.WatchFiles)
 }
-
-// Recv returns the next event; io.EOF when the watched directory is gone, else an *Error. After an error every further
-// call fails.
-func (e *FileEvents) Recv() (*agboxv1.FileEvent, error) {
-	event, err := e.stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return nil, io.EOF
-	} else if err != nil {
-		return nil, e.client.typed(err)
-	}
-	return event, nil
-}
-
-// Close ends the watch and lets a blocked Recv return. It may be called more than once.
-func (e *FileEvents) Close() { e.cancel() }

@@ -2,11 +2,8 @@ package raw
 
 import (
 	"context"
-	"errors"
-	"io"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"google.golang.org/grpc"
 )
 
 // WaitSandbox returns when the sandbox is in one of the states, or gets there no more, or the request's timeout is over.
@@ -38,14 +35,7 @@ func (c *Client) Info(ctx context.Context, req *agboxv1.InfoRequest) (*agboxv1.I
 // returns once the stream has begun: of what happens from then on nothing is left out. What the daemon refuses, the
 // first Recv tells. Close must follow.
 func (c *Client) WatchSandboxes(ctx context.Context, req *agboxv1.WatchSandboxesRequest) (*Stream, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.rpc.WatchSandboxes(ctx, req)
-	if err != nil {
-		cancel()
-		return nil, c.typed(err)
-	}
-	_, _ = stream.Header() // whatever ended the stream before, Recv tells
-	return &Stream{client: c, stream: stream, cancel: cancel}, nil
+	return begun(receive(ctx, c, req, c.rpc.WatchSandboxes))
 }
 
 // StopSandboxes returns the ids of those that match and accepted to stop; an empty selector is refused.
@@ -63,38 +53,8 @@ func (c *Client) Prune(ctx context.Context, req *agboxv1.PruneRequest) (*agboxv1
 	return c.rpc.Prune(ctx, req)
 }
 
-// StatsStream is one watch of what sandboxes use. Recv belongs to one goroutine; Close may be called from any.
-type StatsStream struct {
-	client *Client
-	stream grpc.ServerStreamingClient[agboxv1.SandboxStats]
-	cancel context.CancelFunc
-}
-
 // WatchStats opens a stream of the stats of every sandbox that matches and runs, which lives as long as ctx, at most. It
 // returns once the stream has begun. What the daemon refuses, the first Recv tells. Close must follow.
 func (c *Client) WatchStats(ctx context.Context, req *agboxv1.WatchStatsRequest) (*StatsStream, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.rpc.WatchStats(ctx, req)
-	if err != nil {
-		cancel()
-		return nil, c.typed(err)
-	}
-	_, _ = stream.Header() // whatever ended the stream before, Recv tells
-	return &StatsStream{client: c, stream: stream, cancel: cancel}, nil
+	return begun(receive(ctx, c, req, c.rpc.WatchStats))
 }
-
-// Recv returns the next reading of a sandbox; io.EOF when the daemon ended the stream, else an *Error. After an error
-// every further call fails.
-func (s *StatsStream) Recv() (*agboxv1.SandboxStats, error) {
-	stats, err := s.stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return nil, io.EOF
-	}
-	if err != nil {
-		return nil, s.client.typed(err)
-	}
-	return stats, nil
-}
-
-// Close ends the stream and lets a blocked Recv return. It may be called more than once.
-func (s *StatsStream) Close() { s.cancel() }

@@ -2,43 +2,16 @@ package raw
 
 import (
 	"context"
-	"errors"
-	"io"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"google.golang.org/grpc"
 )
 
-// LogStream is one reading of an exec's output. Recv belongs to one goroutine; Close may be called from any.
-type LogStream struct {
-	client *Client
-	stream grpc.ServerStreamingClient[agboxv1.ExecLogChunk]
-	cancel context.CancelFunc
-}
-
-// ReadExecLog opens a stream that lives as long as ctx, at most. What the daemon refuses, the first Recv tells.
-// Close must follow.
+// ReadExecLog opens a stream of an exec's output. What the daemon refuses, the first Recv tells.
 func (c *Client) ReadExecLog(ctx context.Context, req *agboxv1.ReadExecLogRequest) (*LogStream, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.rpc.ReadExecLog(ctx, req)
-	if err != nil {
-		cancel()
-		return nil, c.typed(err)
-	}
-	return &LogStream{client: c, stream: stream, cancel: cancel}, nil
+	return receive(ctx, c, req, c.rpc.ReadExecLog)
 }
 
-// Recv returns the next chunk; io.EOF at the end of the log, else an *Error. After an error every further call fails.
-func (s *LogStream) Recv() (*agboxv1.ExecLogChunk, error) {
-	chunk, err := s.stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return nil, io.EOF
-	}
-	if err != nil {
-		return nil, s.client.typed(err)
-	}
-	return chunk, nil
+// ReadSandboxLog opens a stream of a sandbox's log. What the daemon refuses, the first Recv tells.
+func (c *Client) ReadSandboxLog(ctx context.Context, req *agboxv1.ReadSandboxLogRequest) (*SandboxLogStream, error) {
+	return receive(ctx, c, req, c.rpc.ReadSandboxLog)
 }
-
-// Close ends the stream and lets a blocked Recv return. It may be called more than once.
-func (s *LogStream) Close() { s.cancel() }
