@@ -10,7 +10,7 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// reasonLogStream is the refusal of a stream that is neither stdout nor stderr.
+// reasonLogStream is the refusal of a stream that is neither stdout nor stderr, nor both.
 const reasonLogStream = "LOG_STREAM_INVALID"
 
 // ReadExecLog sends the file as it is when asked, or with follow as it grows: then it learns of the exec's end first,
@@ -27,9 +27,11 @@ func (s *Server) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.Server
 	case "", "stdout":
 	case "stderr":
 		path = stderr
+	case "both":
+		return s.readBoth(req, stream, owner)
 	default:
 		return newStatus(codes.InvalidArgument, reasonLogStream,
-			fmt.Sprintf("stream: %q is not an output of a command: use stdout or stderr", req.Stream),
+			fmt.Sprintf("stream: %q is not an output of a command: use stdout, stderr or both", req.Stream),
 			map[string]string{"field": "stream", "exec_id": req.ExecId})
 	}
 	t := newTail(path, func(offset int64, data []byte) error {

@@ -110,7 +110,7 @@ func TestLog(t *testing.T) {
 		}
 	}
 	_, err := openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec, Stream: "stdin"}).Recv()
-	refused(t, err, codes.InvalidArgument, "LOG_STREAM_INVALID", "stream", `"stdin" is not an output`, "use stdout or stderr")
+	refused(t, err, codes.InvalidArgument, "LOG_STREAM_INVALID", "stream", `"stdin" is not an output`, "use stdout, stderr or both")
 	_, err = openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: "never-was", Follow: true}).Recv()
 	refused(t, err, codes.NotFound, "EXEC_NOT_FOUND", "")
 

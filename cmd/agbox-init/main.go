@@ -6,6 +6,7 @@
 //	           [--workspace-volume] [--stop-grace=2s] [--entrypoint-words=N] [-- ENTRYPOINT... COMMAND...]
 //	agbox-init handover [-- COMMAND...]
 //	agbox-init file ACTION PATH...
+//	agbox-init relay --socket=PATH --logs=DIRECTORY --state=DIRECTORY
 //	agbox-init version
 //
 // The first form is the container's entrypoint. The first N words after "--", without N all of them,
@@ -62,6 +63,9 @@ func main() {
 	}
 	if len(args) > 0 && args[0] == "file" {
 		fileMode(args[1:])
+	}
+	if len(args) > 0 && args[0] == "relay" {
+		relayMode(args[1:])
 	}
 	o, problem := parseOptions(args)
 	if problem == "" && os.Getpid() != 1 {

@@ -15,7 +15,9 @@ import (
 type pump struct {
 	epoll   int
 	wake    int // eventfd: drains is not empty
+	timer   int // timerfd: something in indexes is due
 	drained chan<- *execution
+	indexes []*index // those with something not written, in the order in which it is due
 
 	mu      sync.Mutex
 	streams map[int32]*stream
@@ -34,6 +36,8 @@ type stream struct {
 	dropped uint64 // beyond the limit
 	open    bool
 	keys    *keys // of a terminal
+	index   *index
+	second  bool // of the index's streams
 }
 
 // pumpBuffer is also what a busy pipe is grown to, so that one wakeup moves that much.
@@ -50,8 +54,16 @@ func newPump(drained chan<- *execution) (*pump, error) {
 		return nil, errno
 	}
 	p.wake = int(fd)
-	event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(p.wake)}
-	return p, syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_ADD, p.wake, &event)
+	if p.timer, err = newTimer(); err != nil {
+		return nil, err
+	}
+	for _, fd := range []int{p.wake, p.timer} {
+		event := syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}
+		if err := syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_ADD, fd, &event); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
 // attach makes a pipe that ends in out, which is the pump's from then on, also after an error, and
@@ -121,6 +133,11 @@ func (p *pump) run() {
 				p.serve(buf)
 				continue
 			}
+			if int(event.Fd) == p.timer {
+				syscall.Read(p.timer, buf[:8])
+				p.flushDue()
+				continue
+			}
 			p.mu.Lock()
 			s, typed := p.streams[event.Fd], p.typed[event.Fd]
 			p.mu.Unlock()
@@ -167,6 +184,7 @@ func (p *pump) serve(buf []byte) {
 			e.written[i] = s.written
 			e.lost += s.lost
 			e.dropped += s.dropped
+			p.flush(s.index)
 		}
 		p.drained <- e
 	}
@@ -176,6 +194,9 @@ func (p *pump) serve(buf []byte) {
 		}
 	}
 	if final != nil {
+		for len(p.indexes) > 0 {
+			p.flush(p.indexes[0])
+		}
 		close(final)
 	}
 }
@@ -203,7 +224,11 @@ func (p *pump) move(s *stream, buf []byte) int {
 		p.drop(s)
 		return 0
 	}
+	before := s.written
 	for rest := s.keep(buf[:n]); len(rest) > 0; {
+		if s.index != nil {
+			s.index.begin()
+		}
 		w, err := syscall.Write(s.out, rest)
 		if err == syscall.EINTR {
 			continue
@@ -216,6 +241,7 @@ func (p *pump) move(s *stream, buf []byte) int {
 		s.written += uint64(w)
 		rest = rest[w:]
 	}
+	p.moved(s, s.written-before)
 	return n
 }
 
@@ -234,6 +260,7 @@ func (p *pump) drop(s *stream) {
 	if s.keys != nil {
 		p.endKeys(s)
 	}
+	p.leaveIndex(s)
 	p.mu.Lock()
 	delete(p.streams, int32(s.in))
 	p.mu.Unlock()

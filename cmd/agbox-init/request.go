@@ -90,7 +90,7 @@ func (s *sandbox) greet(daemon *session) {
 	s.daemon = daemon
 	hello := &initproto.Hello{
 		Version: initproto.Version, InitVersion: version, Booted: s.booted, Status: s.boot,
-		Frozen: s.clock.frozen(),
+		Frozen: s.clock.frozen(), Indexes: true,
 	}
 	for _, e := range s.execs {
 		known := initproto.KnownExec{ID: e.id}
@@ -156,7 +156,7 @@ func (s *sandbox) exec(m *initproto.Exec, fds []int) {
 func (s *sandbox) start(e *execution, m *initproto.Exec, d descriptors) *failure {
 	l, problem := s.prepare(e, m)
 	if problem != nil {
-		closeAll([]int{d.stdout, d.stderr, d.stdin})
+		closeAll([]int{d.stdout, d.stderr, d.stdin, d.index})
 		return problem
 	}
 	files, mine, problem := s.connect(e, m, d, l.account)
@@ -296,7 +296,7 @@ func (s *sandbox) startPrimary(fds []int) {
 	said, _ := syscall.Dup(fds[1])
 	syscall.CloseOnExec(said)
 	defer syscall.Close(said)
-	d := descriptors{stdout: fds[0], stderr: fds[1], record: -1, stdin: -1, keeper: -1}
+	d := descriptors{stdout: fds[0], stderr: fds[1], record: -1, stdin: -1, keeper: -1, index: -1}
 	if problem := s.start(e, &initproto.Exec{Argv: argv}, d); problem != nil {
 		syscall.Write(said, []byte("agbox-init: "+what+": "+problem.message+"\n"))
 		s.end(e, e.failed(problem))

@@ -8,7 +8,7 @@ import (
 
 // descriptors are what an Exec or Boot brought, -1 for what it did not. Record and keeper go to the
 // execution, the others are for its start.
-type descriptors struct{ stdout, stderr, record, stdin, keeper int }
+type descriptors struct{ stdout, stderr, record, stdin, keeper, index int }
 
 // assign gives each descriptor its role; the caller's are closed where that fails, for want of one
 // of the three that every command has, and where a role is unknown or comes twice.
@@ -16,10 +16,11 @@ func assign(roles []string, fds []int) (descriptors, bool) {
 	if len(roles) == 0 {
 		roles = []string{initproto.RoleStdout, initproto.RoleStderr, initproto.RoleRecord}
 	}
-	d := descriptors{-1, -1, -1, -1, -1}
+	d := descriptors{-1, -1, -1, -1, -1, -1}
 	places := map[string]*int{
 		initproto.RoleStdout: &d.stdout, initproto.RoleStderr: &d.stderr, initproto.RoleRecord: &d.record,
 		initproto.RoleStdin: &d.stdin, initproto.RoleStdinKeeper: &d.keeper,
+		initproto.RoleIndex: &d.index,
 	}
 	matched := len(roles) == len(fds)
 	for i, fd := range fds {
@@ -34,7 +35,7 @@ func assign(roles []string, fds []int) (descriptors, bool) {
 		*place = fd
 	}
 	if d.stdout < 0 || d.stderr < 0 || d.record < 0 {
-		closeAll([]int{d.stdout, d.stderr, d.record, d.stdin, d.keeper})
+		closeAll([]int{d.stdout, d.stderr, d.record, d.stdin, d.keeper, d.index})
 		return d, false
 	}
 	return d, true
@@ -57,16 +58,19 @@ func (s *sandbox) connect(e *execution, m *initproto.Exec, d descriptors, a acco
 			if i == 0 {
 				mine = append(mine, d.stderr)
 			}
-			closeAll(mine)
+			closeAll(append(mine, d.index))
 			return files, nil, &failure{initproto.CodeStartFailed, "exec: no pipe for the output: " + err.Error()}
 		}
 		mine = append(mine, files[i+1])
+	}
+	if d.index >= 0 {
+		s.pump.keepIndex(e.streams, d.index)
 	}
 	return files, mine, nil
 }
 
 func (s *sandbox) connectTerminal(e *execution, m *initproto.Exec, d descriptors, a account) (files [3]int, mine []int, problem *failure) {
-	syscall.Close(d.stderr)
+	closeAll([]int{d.stderr, d.index})
 	master, slave, err := openTerminal(*m.Terminal, a)
 	if err == nil {
 		e.terminal, err = duplicate(master)

@@ -10,11 +10,11 @@ import (
 )
 
 type logFlags struct {
-	story, stdout, stderr, follow bool
-	service                       string
-	tail                          size
-	offset                        uint64
-	hasTail, hasService           bool
+	story, stdout, stderr, both, follow bool
+	service                             string
+	tail                                size
+	offset                              uint64
+	hasTail, hasService                 bool
 }
 
 func (a *app) logsCommand() *cobra.Command {
@@ -24,13 +24,15 @@ func (a *app) logsCommand() *cobra.Command {
 		Short: "Show what a command has written, or the story of a sandbox",
 		Long: `Write the output of a command, as its bytes are, up to now; with --follow, stay until the
 command has ended and all of it is shown. Both are there until the sandbox's history is removed, also
-after its deletion. The exit code is 0 however the command ended.
+after its deletion. The exit code is 0 however the command ended. With --both, what it wrote to stdout
+goes to ours and what it wrote to stderr to ours, in the order in which it did.
 
 With the id of a sandbox: its story, which tells what was done for it, how long that took and what went
 wrong, with --follow until it is deleted; or what its own command or a service has written, until that
 ends. Where an exec has the same id, --story and --stdout mean the sandbox.`,
 		Example: `  agbox sandbox logs my-exec --follow
   agbox sandbox logs my-exec --stderr --tail 4k
+  agbox sandbox logs my-exec --both 2>&1 | less
   agbox sandbox logs my-sandbox
   agbox sandbox logs my-sandbox --service db --follow`,
 		Args: cobra.ExactArgs(1),
@@ -39,22 +41,24 @@ ends. Where an exec has the same id, --story and --stdout mean the sandbox.`,
 	flags.BoolVar(&f.story, "story", false, "the sandbox's story")
 	flags.BoolVar(&f.stdout, "stdout", false, "what the sandbox's own command wrote to stdout")
 	flags.BoolVar(&f.stderr, "stderr", false, "what the command, or the sandbox's own, wrote to stderr")
+	flags.BoolVar(&f.both, "both", false, "what the command wrote to stdout and stderr, each to ours, in its order")
 	flags.StringVar(&f.service, "service", "", "what this service of the sandbox wrote, each stream to ours")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "stay for what is still to come")
 	flags.Var(&f.tail, "tail", "begin so many bytes before the present end")
 	flags.Uint64Var(&f.offset, "offset", 0, "begin at this byte of a command's output")
 	cmd.MarkFlagsMutuallyExclusive("tail", "offset")
-	cmd.MarkFlagsMutuallyExclusive("story", "stdout", "stderr", "service")
-	for _, flag := range []string{"story", "stdout", "service"} {
+	cmd.MarkFlagsMutuallyExclusive("story", "stdout", "stderr", "both", "service")
+	for _, flag := range []string{"story", "stdout", "both", "service"} {
 		cmd.MarkFlagsMutuallyExclusive(flag, "offset")
 	}
+	cmd.MarkFlagsMutuallyExclusive("both", "tail")
 	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
 		f.hasTail, f.hasService = flags.Changed("tail"), flags.Changed("service")
 		if f.story || f.stdout || f.hasService {
 			return a.sandboxLog(ctx, c, args[0], f)
 		}
 		err := a.execLog(ctx, c, args[0], f)
-		if !errors.Is(err, sdk.ErrExecNotFound) || flags.Changed("offset") {
+		if !errors.Is(err, sdk.ErrExecNotFound) || flags.Changed("offset") || f.both {
 			return err
 		}
 		if other := a.sandboxLog(ctx, c, args[0], f); !errors.Is(other, sdk.ErrSandboxNotFound) {
@@ -76,10 +80,29 @@ func (a *app) execLog(ctx context.Context, c *sdk.Client, id string, f logFlags)
 	if f.follow {
 		opts = append(opts, sdk.WithFollow())
 	}
+	if f.both {
+		return a.bothLogs(ctx, c, id, append(opts, sdk.WithBoth()))
+	}
 	log := c.ReadLog(ctx, id, opts...)
 	defer log.Close()
 	_, err := io.Copy(a.out, log)
 	return err
+}
+
+func (a *app) bothLogs(ctx context.Context, c *sdk.Client, id string, opts []sdk.LogOption) error {
+	for chunk, err := range c.LogChunks(ctx, id, opts...) {
+		if err != nil {
+			return err
+		}
+		to := a.out
+		if chunk.Stderr {
+			to = a.err
+		}
+		if _, err := to.Write(chunk.Data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *app) sandboxLog(ctx context.Context, c *sdk.Client, id string, f logFlags) error {

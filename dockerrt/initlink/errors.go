@@ -14,6 +14,8 @@ var (
 	ErrSignalUnknown = errors.New("initlink: connection lost, unknown whether the signal was sent")
 	// ErrNoTerminal: the exec was started without a terminal.
 	ErrNoTerminal = errors.New("initlink: the exec has no terminal")
+	// ErrTooOld: the sandbox's init is of a release that knows of neither input nor terminals.
+	ErrTooOld = errors.New("initlink: the sandbox was started by an earlier agboxd and has no input and no terminals for commands: stop and resume it first")
 	// ErrThawed: Thaw was called while Freeze waited.
 	ErrThawed = errors.New("initlink: thawed meanwhile")
 )

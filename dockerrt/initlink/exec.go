@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
@@ -31,6 +32,9 @@ type ExecSpec struct {
 	// Stdin are the read end of the command's input, a blocking one, and a write end that init keeps open until
 	// CloseStdin; nil for an input that is at its end. They are the caller's, as Files.
 	Stdin [2]*os.File
+	// Index is the file for the index of the output (see initproto.AppendRun), nil for none; it is the caller's, as Files. An
+	// init that knows of no index, and a command with a terminal, leave it empty.
+	Index *os.File
 	// Terminal, unless nil: the command has a terminal of this size, which its input is typed at, and which stdout shows.
 	Terminal *initproto.Size
 	// OnStarted is called at most once, from within Exec, when the command is known to run. Its
@@ -62,17 +66,11 @@ func (c *call) poke() {
 // with the same id attaches again. A call for an id that another one waits for gets the same result,
 // or takes its place when that one gives up. The result is repeated by init until Ack.
 //
+// Input and a terminal fail with ErrTooOld where init is of an earlier release.
+//
 // With initproto.CommandID it waits for the main command. That is for after Boot: an init that knows
 // of none answers with a Result whose ErrorCode is CodeStartFailed.
 func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error) {
-	files, roles := spec.files()
-	frame, err := initproto.Encode(&initproto.Exec{
-		ID: spec.ID, Argv: spec.Argv, Env: spec.Env, Cwd: spec.Cwd, User: spec.User,
-		Timeout: spec.Timeout, Grace: spec.Grace, MaxOutput: spec.MaxOutput, Roles: roles, Terminal: spec.Terminal,
-	}, len(files))
-	if err != nil {
-		return initproto.Result{}, fmt.Errorf("initlink: exec %s: arguments and environment are too long: %w", spec.ID, err)
-	}
 	c, result, err := l.register(ctx, spec.ID)
 	if c == nil {
 		return result, err
@@ -91,7 +89,7 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 		if p != nil && p != told {
 			pid, known := p.known[spec.ID]
 			if told == nil || !known {
-				if err := p.sendFiles(frame, files); err != nil {
+				if err := spec.send(p); err != nil {
 					return initproto.Result{}, fmt.Errorf("initlink: exec %s: %w", spec.ID, err)
 				}
 			} else if now.pid == 0 {
@@ -122,16 +120,39 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 	}
 }
 
-// files are the descriptors to send, and their roles, nil for the three of a command without input.
-func (s *ExecSpec) files() ([]*os.File, []string) {
-	switch {
-	case s.ID == initproto.CommandID:
-		return nil, nil
-	case s.Stdin[0] == nil:
-		return s.Files[:], nil
+func (s *ExecSpec) send(p *peer) error {
+	if (s.Stdin[0] != nil || s.Terminal != nil) && !p.indexes {
+		return ErrTooOld
 	}
-	return append(s.Files[:], s.Stdin[:]...), []string{initproto.RoleStdout, initproto.RoleStderr, initproto.RoleRecord,
-		initproto.RoleStdin, initproto.RoleStdinKeeper}
+	files, roles := s.files(p.indexes)
+	frame, err := initproto.Encode(&initproto.Exec{
+		ID: s.ID, Argv: s.Argv, Env: s.Env, Cwd: s.Cwd, User: s.User,
+		Timeout: s.Timeout, Grace: s.Grace, MaxOutput: s.MaxOutput, Roles: roles, Terminal: s.Terminal,
+	}, len(files))
+	if err != nil {
+		return fmt.Errorf("arguments and environment are too long: %w", err)
+	}
+	return p.sendFiles(frame, files)
+}
+
+// files are the descriptors to send, and their roles, nil for the three that every command has.
+func (s *ExecSpec) files(indexes bool) (files []*os.File, roles []string) {
+	if s.ID == initproto.CommandID {
+		return nil, nil
+	}
+	files = slices.Clone(s.Files[:])
+	if s.Stdin[0] != nil {
+		files = append(files, s.Stdin[:]...)
+		roles = append(roles, initproto.RoleStdin, initproto.RoleStdinKeeper)
+	}
+	if s.Index != nil && indexes && s.Terminal == nil {
+		files = append(files, s.Index)
+		roles = append(roles, initproto.RoleIndex)
+	}
+	if roles != nil {
+		roles = append([]string{initproto.RoleStdout, initproto.RoleStderr, initproto.RoleRecord}, roles...)
+	}
+	return files, roles
 }
 
 // register makes a call for the id once there is no other, and returns none but the result when that one brought it.

@@ -20,8 +20,9 @@ type peer struct {
 	decoder initproto.Decoder // of the reading goroutine
 
 	// Fixed once hello was read.
-	booted bool           // init has received Boot
-	known  map[string]int // execs that init listed: id to pid, 0 when ended
+	booted  bool           // init has received Boot
+	indexes bool           // it takes an index
+	known   map[string]int // execs that init listed: id to pid, 0 when ended
 
 	bootOnce sync.Once
 	boot     chan struct{} // closed once status is set
@@ -55,7 +56,7 @@ func newPeer(conn *net.UnixConn) *peer {
 }
 
 func (p *peer) hello(h *initproto.Hello) {
-	p.booted, p.frozen = h.Booted, h.Frozen
+	p.booted, p.frozen, p.indexes = h.Booted, h.Frozen, h.Indexes
 	p.known = make(map[string]int, len(h.Execs))
 	for _, e := range h.Execs {
 		p.known[e.ID] = e.PID

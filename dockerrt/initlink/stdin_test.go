@@ -14,7 +14,7 @@ import (
 
 // The roles of descriptors are named only where there are more than the three that every init knows.
 func TestExecRoles(t *testing.T) {
-	l, _, p := open(t, initproto.Hello{})
+	l, _, p := open(t, initproto.Hello{Indexes: true})
 	exec(l, limit(t), spec(t, "plain"))
 	if m := hears[*initproto.Exec](p); m.Roles != nil || m.Terminal != nil {
 		t.Fatalf("%+v", m)

@@ -56,6 +56,11 @@
 //
 // An init of before roles closes the descriptors of an Exec that has more than three, and never answers it.
 //
+// # Index
+//
+// Exec brings a file for the index of the output, which tells its order, only when Hello has said Indexes. Init writes
+// to it what the pump sees, at most 10 ms after the output itself, and all before the Result.
+//
 // # Room for more
 //
 // A further descriptor of Exec is a role of its own.

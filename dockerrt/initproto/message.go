@@ -57,8 +57,7 @@ type Hello struct {
 	Execs []KnownExec
 	// Frozen: a Freeze was heard, and no Thaw since.
 	Frozen bool
-	// Indexes: an Exec may bring a RoleIndex. Whoever carries descriptors between the two ends, and cannot carry that one, has
-	// to take this out.
+	// Indexes: an Exec may bring a RoleIndex. An init that does not say so may be one of before roles.
 	Indexes bool
 }
 
@@ -212,7 +211,7 @@ func newMessage(t Type) Message {
 	case TypeResize:
 		return new(Resize)
 	}
-	return &Unknown{Kind: t}
+	return newRelayMessage(t)
 }
 
 func (m *Hello) put(e *encoder) {

@@ -26,8 +26,10 @@ func (d *Daemon) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.Server
 	case "", "stdout":
 	case "stderr":
 		path = p.status.StderrLogPath
+	case "both":
+		return d.readBoth(req, stream, p)
 	default:
-		return Refusal(codes.InvalidArgument, "LOG_STREAM_INVALID", "stream: use stdout or stderr", "field", "stream")
+		return Refusal(codes.InvalidArgument, "LOG_STREAM_INVALID", "stream: use stdout, stderr or both", "field", "stream")
 	}
 	log := execlog.New(path)
 	defer log.Close()
