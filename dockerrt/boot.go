@@ -24,6 +24,11 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink)
 	if err := os.Remove(d.layout.result(sandboxID, actors.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	if link.bridge != nil {
+		if err := d.placeInit(ctx, sandboxID); err != nil {
+			return explained(err)
+		}
+	}
 	name := primaryName(sandboxID)
 	starting, cancel := d.write(ctx)
 	defer cancel()

@@ -38,6 +38,8 @@ type Config struct {
 	Started time.Time
 	// IsolationRequired refuses to work where sandboxes cannot be kept from the host.
 	IsolationRequired bool
+	// ExecTransport is how commands get into sandboxes that are made from now on; "" is TransportAuto.
+	ExecTransport ExecTransport
 	// UID and GID are what the sandbox sees as HOST_UID and HOST_GID.
 	UID, GID int
 }
@@ -64,6 +66,7 @@ type Docker struct {
 	inputs  inputs
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
+	relays  bool // what is made is for TransportEngine
 	closed  context.Context
 	close   context.CancelFunc
 }
@@ -103,7 +106,10 @@ func (d *Docker) connect(ctx context.Context) error {
 		return fmt.Errorf("%w at %s: %w: start it (systemctl start docker, or dockerd), or name another with DOCKER_HOST",
 			actors.ErrUnreachable, d.api.DaemonHost(), err)
 	}
-	var err error
+	err := d.chooseTransport(ctx)
+	if err != nil {
+		return err
+	}
 	if d.subnets, err = d.newSubnets(ctx); err != nil {
 		return err
 	}

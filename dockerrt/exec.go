@@ -27,6 +27,9 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	if recorded, found := d.ExecRecord(sandboxID, execID); found {
 		return recorded, nil
 	}
+	if errors.Is(err, initlink.ErrTooOld) {
+		return lifecycle.ExecResult{}, notStarted(err)
+	}
 	if errors.Is(err, initlink.ErrClosed) {
 		// The sandbox is being stopped or removed, and whoever does that tells the end of its commands.
 		<-ctx.Done()
@@ -52,15 +55,23 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	if err != nil {
 		return initproto.Result{}, notStarted(err)
 	}
-	record, input, err := d.openInput(in, request)
+	index, err := d.openIndex(request)
 	if err != nil {
 		stdout.Close()
 		stderr.Close()
 		return initproto.Result{}, notStarted(err)
 	}
+	record, input, err := d.openInput(in, request)
+	if err != nil {
+		stdout.Close()
+		stderr.Close()
+		index.Close()
+		return initproto.Result{}, notStarted(err)
+	}
 	release := func() {
 		stdout.Close()
 		stderr.Close()
+		index.Close()
 		record.Close()
 		for _, end := range input {
 			end.Close() // also of none
@@ -83,6 +94,7 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 		MaxOutput: request.MaxOutputBytes,
 		Grace:     d.config.StopGrace,
 		Files:     [3]*os.File{stdout, stderr, record},
+		Index:     index,
 		Stdin:     input,
 		Terminal:  terminal,
 		OnStarted: func(int) {
@@ -144,6 +156,18 @@ func (d *Docker) openOutputs(sandboxID, execID string) (stdout, stderr *os.File,
 		return nil, nil, fmt.Errorf("cannot open the log: %w", err)
 	}
 	return stdout, stderr, nil
+}
+
+// openIndex opens the file for the order of the output; a terminal has one stream, and none.
+func (d *Docker) openIndex(request *agboxv1.CreateExecRequest) (*os.File, error) {
+	if request.Tty != nil {
+		return nil, nil
+	}
+	index, err := openOutput(d.layout.index(request.SandboxId, request.ExecId))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the log's index: %w", err)
+	}
+	return index, nil
 }
 
 // outcome is what agbox-init's result means to callers.
@@ -242,3 +266,7 @@ func notRunning(err error, execID string) error {
 func (d *Docker) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
 	return d.layout.log(sandboxID, execID, "stdout"), d.layout.log(sandboxID, execID, "stderr")
 }
+
+// ExecIndex returns the host path of the file that tells the order of the exec's output (see initproto.IndexDecoder). Of a
+// command with a terminal, and of one that began under an agbox-init of before it, there is none, or an empty one.
+func (d *Docker) ExecIndex(sandboxID, execID string) string { return d.layout.index(sandboxID, execID) }

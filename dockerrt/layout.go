@@ -24,6 +24,11 @@ func (l layout) log(sandboxID, execID, stream string) string {
 	return filepath.Join(l.logs(sandboxID), execID+"."+stream+".log")
 }
 
+// index is the index of the exec's output.
+func (l layout) index(sandboxID, execID string) string {
+	return filepath.Join(l.logs(sandboxID), execID+".index")
+}
+
 func (l layout) result(sandboxID, execID string) string {
 	return filepath.Join(l.results(sandboxID), execID)
 }

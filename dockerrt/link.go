@@ -3,6 +3,7 @@ package dockerrt
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	"github.com/agbox-dev/agbox/dockerrt/initlink"
@@ -19,6 +20,7 @@ type links struct {
 // sandboxLink accepts the one process that Docker says is the container's first.
 type sandboxLink struct {
 	*initlink.Link
+	bridge  *bridge       // nil where agbox-init connects by itself
 	running chan struct{} // closed once the container was started
 	once    sync.Once
 
@@ -27,6 +29,22 @@ type sandboxLink struct {
 }
 
 func (l *sandboxLink) started() { l.once.Do(func() { close(l.running) }) }
+
+// Thaw is for right after the container was unpaused, when the bridge may be about to try again.
+func (l *sandboxLink) Thaw() {
+	l.Link.Thaw()
+	if l.bridge != nil {
+		l.bridge.hurry()
+	}
+}
+
+// Close ends the bridge before what it is connected to.
+func (l *sandboxLink) Close() error {
+	if l.bridge != nil {
+		l.bridge.close()
+	}
+	return l.Link.Close()
+}
 
 // link returns the sandbox's link, opening it when need be.
 func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
@@ -42,10 +60,19 @@ func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
 		return nil, fmt.Errorf("cannot make the sandbox's directories: %w", err)
 	}
 	l := &sandboxLink{running: make(chan struct{})}
-	verify := func(ctx context.Context, pid int) error { return d.verify(ctx, l, sandboxID, pid) }
+	relayed := d.layout.relayed(sandboxID)
+	verify := func(ctx context.Context, pid int) error {
+		if relayed {
+			return verifyBridge(pid)
+		}
+		return d.verify(ctx, l, sandboxID, pid)
+	}
 	var err error
 	if l.Link, err = initlink.Listen(d.layout.socket(sandboxID), verify, d.log); err != nil {
 		return nil, err
+	}
+	if relayed {
+		l.bridge = d.startBridge(sandboxID, l.running)
 	}
 	d.links.open[sandboxID] = l
 	return l, nil
@@ -84,6 +111,14 @@ func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, p
 	}
 	if l.pid != pid {
 		return fmt.Errorf("the first process of %s is %d", primaryName(sandboxID), l.pid)
+	}
+	return nil
+}
+
+// verifyBridge lets only this process in. Who speaks at the other end of the bridge, its relay tells.
+func verifyBridge(pid int) error {
+	if pid != os.Getpid() {
+		return fmt.Errorf("only agboxd itself, pid %d, may connect", os.Getpid())
 	}
 	return nil
 }

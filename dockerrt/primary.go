@@ -51,7 +51,7 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 		directory = spec.WorkingDir
 	}
 	command := []string{initTarget,
-		"--socket=" + runTarget + "/s", "--workdir=" + directory,
+		"--socket=" + initSocket, "--workdir=" + directory,
 		"--image-user=" + imageUser, "--stop-grace=" + d.config.StopGrace.String()}
 	if spec.User != "" {
 		command = append(command, "--user="+spec.User)
@@ -107,6 +107,12 @@ func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []mou
 		bind(d.layout.run(sandboxID), runTarget, true),
 		// Read-only: agbox-init writes through descriptors that it was given, and nobody else may.
 		bind(d.layout.logs(sandboxID), logTarget, true),
+	}
+	if d.layout.relayed(sandboxID) {
+		mounts = nil
+		for _, target := range []string{relayHome, logTarget} {
+			mounts = append(mounts, mount.Mount{Type: mount.TypeVolume, Target: target, VolumeOptions: &mount.VolumeOptions{NoCopy: true}})
+		}
 	}
 	for _, m := range spec.Mounts {
 		mounts = append(mounts, bind(m.Source, m.Target, !m.Writable))

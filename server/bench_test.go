@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/agbox-dev/agbox/dockerrt"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/server/servertest"
@@ -15,8 +16,11 @@ func BenchmarkExec(b *testing.B) { benchmarkExecs(b, 1) }
 // BenchmarkExecBurst is the time until the last of 50 execs, started at once, has finished.
 func BenchmarkExecBurst(b *testing.B) { benchmarkExecs(b, 50) }
 
-func benchmarkExecs(b *testing.B, atOnce int) {
-	d := servertest.Start(b)
+// BenchmarkExecByEngine is BenchmarkExec where all goes by way of the engine.
+func BenchmarkExecByEngine(b *testing.B) { benchmarkExecs(b, 1, servertest.ByEngine) }
+
+func benchmarkExecs(b *testing.B, atOnce int, options ...func(*dockerrt.Config)) {
+	d := servertest.Start(b, options...)
 	id := d.Create(&agboxv1.CreateSpec{})
 	stream, err := d.SubscribeSandboxEvents(b.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id})
 	if err != nil {

@@ -52,6 +52,7 @@ type Runtime interface {
 	sandboxLogs
 	actors.Input
 	fileRuntime
+	execIndex
 }
 
 // Limits on clients. They are far above what programs need, and keep one that has gone wrong from taking the daemon's

@@ -12,19 +12,21 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/dockerrt"
 )
 
 // config is what a person can set in config.toml; docs/config.md describes each key.
 type config struct {
 	Runtime struct {
-		IdleTTL           duration              `toml:"idle_ttl"`
-		CleanupTTL        duration              `toml:"cleanup_ttl"`
-		EventRetentionTTL duration              `toml:"event_retention_ttl"`
-		SnapshotTTL       duration              `toml:"snapshot_ttl"`
-		MaxEvents         uint64                `toml:"max_events"`
-		CreateConcurrency int                   `toml:"create_concurrency"`
-		StopGrace         duration              `toml:"stop_grace"`
-		OnShutdown        actors.ShutdownPolicy `toml:"on_shutdown"`
+		IdleTTL           duration               `toml:"idle_ttl"`
+		CleanupTTL        duration               `toml:"cleanup_ttl"`
+		EventRetentionTTL duration               `toml:"event_retention_ttl"`
+		SnapshotTTL       duration               `toml:"snapshot_ttl"`
+		MaxEvents         uint64                 `toml:"max_events"`
+		CreateConcurrency int                    `toml:"create_concurrency"`
+		StopGrace         duration               `toml:"stop_grace"`
+		OnShutdown        actors.ShutdownPolicy  `toml:"on_shutdown"`
+		ExecTransport     dockerrt.ExecTransport `toml:"exec_transport"`
 	} `toml:"runtime"`
 	Network struct {
 		Pool   netip.Prefix `toml:"pool"`
@@ -59,6 +61,7 @@ func defaults() config {
 	c.Runtime.EventRetentionTTL.Duration = 7 * 24 * time.Hour
 	c.Runtime.MaxEvents = 100_000
 	c.Runtime.OnShutdown = actors.KeepSandboxes
+	c.Runtime.ExecTransport = dockerrt.TransportAuto
 	// Docker makes about five sandboxes a second however many are asked for at once; three at a time keep it
 	// there, and more only make each one slower.
 	c.Runtime.CreateConcurrency = 3

@@ -96,6 +96,7 @@ func openRuntime(ctx context.Context, paths paths, config config, log *slog.Logg
 		CreateConcurrency: config.Runtime.CreateConcurrency,
 		StopGrace:         config.Runtime.StopGrace.Duration,
 		IsolationRequired: config.Isolation.Required,
+		ExecTransport:     config.Runtime.ExecTransport,
 		PID:               os.Getpid(), Started: time.Now(),
 		UID: os.Getuid(), GID: os.Getgid(),
 	}, log)

@@ -37,7 +37,7 @@ type Daemon struct {
 
 // Start runs a daemon on directories of its own. At the end of the test it deletes every sandbox that is left,
 // stops the daemon and fails the test when anything stays behind in Docker.
-func Start(t testing.TB) *Daemon {
+func Start(t testing.TB, options ...func(*dockerrt.Config)) *Daemon {
 	t.Helper()
 	engine := dockertest.Engine(t)
 	// The socket's path must be short, which a test's own directory is not.
@@ -56,6 +56,9 @@ func Start(t testing.TB) *Daemon {
 			CreateConcurrency: 3, StopGrace: 2 * time.Second, UID: os.Getuid(), GID: os.Getgid(),
 		},
 	}
+	for _, option := range options {
+		option(&d.config)
+	}
 	if d.Client, err = raw.Dial(raw.WithSocket(filepath.Join(dir, "r", "agboxd.sock"))); err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +66,9 @@ func Start(t testing.TB) *Daemon {
 	t.Cleanup(d.end)
 	return d
 }
+
+// ByEngine has commands get into sandboxes by way of the engine.
+func ByEngine(c *dockerrt.Config) { c.ExecTransport = dockerrt.TransportEngine }
 
 // Variant returns another of the tiny images.
 func (d *Daemon) Variant(v dockertest.Variant) string {

@@ -1,0 +1,218 @@
+package dockerrt
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+// ExecTransport is how commands get into a sandbox.
+type ExecTransport string
+
+const (
+	// TransportAuto is TransportSocket for an engine that shares this host's files, as far as that can be told, else TransportEngine.
+	TransportAuto ExecTransport = "auto"
+	// TransportSocket has the sandbox's agbox-init connect to a socket of this host.
+	TransportSocket ExecTransport = "socket"
+	// TransportEngine has the engine carry all that is said to agbox-init, and output and input too.
+	TransportEngine ExecTransport = "engine"
+)
+
+// UnmarshalText takes what a person may write.
+func (t *ExecTransport) UnmarshalText(text []byte) error {
+	switch v := ExecTransport(text); v {
+	case TransportAuto, TransportSocket, TransportEngine:
+		*t = v
+		return nil
+	}
+	return fmt.Errorf("must be %q, %q or %q, not %q", TransportAuto, TransportSocket, TransportEngine, text)
+}
+
+// Where things are inside a sandbox whose execs go by way of the engine, beside its log directory. Both are volumes that go with
+// the container, so that a root that is read-only can stay so, and no snapshot has them.
+const (
+	relayHome  = "/.agbox"
+	relayState = relayHome + "/state"
+	initSocket = runTarget + "/s"
+)
+
+// chooseTransport decides for the sandboxes that are made from now on.
+func (d *Docker) chooseTransport(ctx context.Context) error {
+	transport, why := d.config.ExecTransport, "runtime.exec_transport says so"
+	if transport == "" || transport == TransportAuto {
+		host := d.api.DaemonHost()
+		transport, why = TransportSocket, host+" is a socket of this host"
+		if !strings.HasPrefix(host, "unix://") {
+			transport, why = TransportEngine, host+" is no socket of this host"
+		} else if info, err := d.api.Info(ctx); err != nil {
+			return fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err)
+		} else if strings.Contains(info.OperatingSystem, "Docker Desktop") {
+			transport, why = TransportEngine, "the engine is "+info.OperatingSystem
+		}
+	}
+	d.relays = transport == TransportEngine
+	d.log.Info("how commands get into new sandboxes", "exec_transport", string(transport), "because", why)
+	return nil
+}
+
+// relayed tells whether the sandbox was made for TransportEngine.
+func (l layout) relayed(sandboxID string) bool {
+	_, err := os.Lstat(l.relayMark(sandboxID))
+	return err == nil
+}
+
+func (l layout) relayMark(sandboxID string) string { return path.Join(l.run(sandboxID), "engine") }
+
+// markTransport notes the transport of a sandbox that is about to be made.
+func (d *Docker) markTransport(sandboxID string) error {
+	mark := d.layout.relayMark(sandboxID)
+	if !d.relays {
+		if err := os.Remove(mark); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := d.layout.make(sandboxID); err != nil {
+		return err
+	}
+	return os.WriteFile(mark, nil, 0o600)
+}
+
+// placeInit puts agbox-init into a container that does not run, with the directories that it and its relay need.
+func (d *Docker) placeInit(ctx context.Context, sandboxID string) (err error) {
+	defer step(ctx, "placed", "agbox-init")(&err)
+	program, err := os.ReadFile(d.config.InitPath)
+	if err != nil {
+		return fmt.Errorf("cannot read agbox-init: %w", err)
+	}
+	var archive bytes.Buffer
+	out := tar.NewWriter(&archive)
+	for _, header := range []tar.Header{
+		{Name: path.Base(runTarget), Typeflag: tar.TypeDir, Mode: 0o711},
+		{Name: path.Base(relayState), Typeflag: tar.TypeDir, Mode: 0o700},
+		{Name: path.Base(initTarget), Typeflag: tar.TypeReg, Mode: 0o555, Size: int64(len(program))},
+	} {
+		err = errors.Join(err, out.WriteHeader(&header))
+	}
+	if _, writeErr := out.Write(program); err == nil {
+		err = writeErr
+	}
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	ctx, cancel := d.write(ctx)
+	defer cancel()
+	if err := d.api.CopyToContainer(ctx, primaryName(sandboxID), relayHome, &archive, container.CopyToContainerOptions{}); err != nil {
+		return fmt.Errorf("cannot put agbox-init into container %s: %w", primaryName(sandboxID), err)
+	}
+	return nil
+}
+
+// gather fetches from a container that has ended what its relay could not send any more.
+func (d *Docker) gather(ctx context.Context, sandboxID string) {
+	if !d.layout.relayed(sandboxID) {
+		return
+	}
+	d.links.mu.Lock()
+	link := d.links.open[sandboxID]
+	d.links.mu.Unlock()
+	if link != nil && link.bridge != nil {
+		link.bridge.close()
+	}
+	ctx, cancel := d.write(ctx)
+	defer cancel()
+	for _, directory := range []string{logTarget, relayState} { // results and indexes tell of output that is there
+		archive, _, err := d.api.CopyFromContainer(ctx, primaryName(sandboxID), directory)
+		if err == nil {
+			err = errors.Join(d.layout.gather(sandboxID, tar.NewReader(archive)), archive.Close())
+		}
+		if err != nil && !isNotFound(err) {
+			d.log.Warn("the last output of a sandbox's commands may be missing", "sandbox_id", sandboxID, "error", err)
+		}
+	}
+}
+
+// gather adds to the files of this host what the archive has more. It makes none: names from a sandbox choose nothing that is
+// not there for it already.
+func (l layout) gather(sandboxID string, archive *tar.Reader) error {
+	for {
+		header, err := archive.Next()
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		id, what, _ := strings.Cut(path.Base(header.Name), ".")
+		if header.Typeflag != tar.TypeReg || id == "" {
+			continue
+		}
+		switch what = strings.TrimSuffix(what, ".log"); what {
+		case initproto.KindStdout, initproto.KindStderr:
+			err = appendRest(l.log(sandboxID, id, what), archive)
+		case initproto.KindIndex:
+			err = appendRest(l.index(sandboxID, id), archive)
+		case initproto.KindRecord:
+			err = addRecord(l.result(sandboxID, id), archive)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+}
+
+// appendRest makes a file as long as the other one is.
+func appendRest(name string, from io.Reader) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file", name)
+	}
+	if err == nil {
+		_, err = io.CopyN(io.Discard, from, info.Size())
+	}
+	if err == io.EOF {
+		return nil
+	}
+	if err == nil {
+		_, err = io.Copy(file, from)
+	}
+	return err
+}
+
+// addRecord keeps a result of which this host has none.
+func addRecord(name string, from io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(from, 2*recordRoom))
+	if err != nil {
+		return err
+	}
+	if result, valid := initproto.ParseRecord(data); !valid || result.ID != filepath.Base(name) {
+		return nil
+	}
+	file, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	held, err := io.ReadAll(io.LimitReader(file, 2*recordRoom))
+	if _, valid := initproto.ParseRecord(held); err == nil && !valid {
+		_, err = file.WriteAt(data, 0)
+	}
+	return err
+}

@@ -1,0 +1,170 @@
+package dockerrt
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/docker/docker/client"
+
+	"github.com/agbox-dev/agbox/dockerrt/initproto"
+)
+
+// TestGather: what a stopped sandbox holds more goes to the files that there are, and to no others, whatever it names.
+func TestGather(t *testing.T) {
+	l := layout{t.TempDir()}
+	if err := l.make("box"); err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(l.root, "outside")
+	record := func(id string) string { return string(initproto.EncodeRecord(&initproto.Result{ID: id, ExitCode: 4})) }
+	held := map[string]string{
+		l.log("box", "e", "stdout"): "012", l.log("box", "e", "stderr"): "longer", outside: "", l.index("box", "e"): "\x01",
+		l.result("box", "e"): "torn", l.result("box", "f"): "", l.result("box", "done"): record("done"),
+	}
+	for name, text := range held {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := l.log("box", "link", "stdout")
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	gather := func(name, text string, kind byte) error {
+		var archive bytes.Buffer
+		out := tar.NewWriter(&archive)
+		if err := out.WriteHeader(&tar.Header{Name: name, Typeflag: kind, Linkname: outside, Size: int64(len(text))}); err != nil {
+			t.Fatal(err)
+		}
+		out.Write([]byte(text))
+		return l.gather("box", tar.NewReader(&archive))
+	}
+	for name, text := range map[string]string{
+		"logs/e.stdout.log": "01234", "logs/e.stderr.log": "long", "state/e.record": record("e"), "state/f.record": record("e"),
+		"state/done.record": "garbage", "logs/new.stdout.log": "x", "state/e.index": "\x01index", "../../outside": "x", "logs/..": "x", "e.input": "x", "e.rest": "x",
+	} {
+		if err := gather(name, text, tar.TypeReg); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := gather("logs/link.stdout.log", "x", tar.TypeReg); err == nil {
+		t.Error("a link was followed")
+	}
+	if err := gather("logs/e.stdout.log", "", tar.TypeSymlink); err != nil {
+		t.Error(err)
+	}
+	held[l.log("box", "e", "stdout")], held[l.result("box", "e")] = "01234", record("e")
+	held[l.index("box", "e")] = "\x01index"
+	for name, want := range held {
+		if got, err := os.ReadFile(name); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, %v; want %q", name, got, err, want)
+		}
+	}
+	if entries, _ := os.ReadDir(l.logs("box")); len(entries) != 4 {
+		t.Errorf("there are %v", entries)
+	}
+}
+
+// TestForgedOutput: a sandbox's root may speak in place of the relay. Nothing but the next bytes is taken.
+func TestForgedOutput(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &carried{id: "e"}
+	e.logs[0].file = file
+	defer e.close()
+	if err := e.take(&initproto.Data{Bytes: []byte("abc")}); err != nil {
+		t.Fatal(err)
+	}
+	for name, forged := range map[string]*initproto.Data{
+		"again": {Bytes: []byte("abc")}, "far on": {Offset: 1 << 62, Bytes: []byte("x")}, "no such file": {Stream: initproto.StreamStderr},
+		"no such stream": {Stream: -1}, "no index": {Stream: initproto.StreamIndex}, "no pipe": {Stream: initproto.StreamPipe},
+	} {
+		if err := e.take(forged); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	if err := (*carried)(nil).take(&initproto.Data{Bytes: []byte("x")}); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(file.Name()); string(text) != "abc" {
+		t.Errorf("it holds %q, %v", text, err)
+	}
+}
+
+// TestPipeOutlivesExec: what came out of a pipe is not dropped because its command is over and done with.
+func TestPipeOutlivesExec(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	e := &carried{id: "e", pipe: &carriedPipe{file: write, queue: make(chan []byte, 2)}}
+	defer e.close()
+	p := &passage{bridge: &bridge{execs: map[string]*carried{"e": e}}}
+	for _, m := range []initproto.Message{
+		&initproto.Closed{ID: "e"}, &initproto.Data{ID: "e", Stream: initproto.StreamPipe, Bytes: []byte("last")},
+		&initproto.Data{ID: "e", Stream: initproto.StreamPipe},
+	} {
+		if err := p.hear(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(e.pipe.queue) != 2 || p.find("e") != nil {
+		t.Errorf("%d chunks came, and the exec is %v", len(e.pipe.queue), p.find("e"))
+	}
+}
+
+// TestChooseTransport: by the engine's address, by what the engine is, or as the configuration says.
+func TestChooseTransport(t *testing.T) {
+	system := "Debian GNU/Linux"
+	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(map[string]string{"OperatingSystem": system})
+	}))
+	dir, err := os.MkdirTemp("", "agbox") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	engine.Listener.Close()
+	if engine.Listener, err = net.Listen("unix", filepath.Join(dir, "s")); err != nil {
+		t.Fatal(err)
+	}
+	engine.Start()
+	defer engine.Close()
+	local := "unix://" + filepath.Join(dir, "s")
+	for _, tt := range []struct {
+		host, system string
+		transport    ExecTransport
+		relays       bool
+	}{
+		{local, "Debian GNU/Linux", "", false}, {local, "Debian GNU/Linux", TransportAuto, false}, {local, "Docker Desktop", TransportAuto, true},
+		{local, "Docker Desktop", TransportSocket, false}, {local, "Debian GNU/Linux", TransportEngine, true},
+		{"tcp://192.0.2.1:2376", "", TransportAuto, true}, {"tcp://192.0.2.1:2376", "", TransportSocket, false},
+	} {
+		system = tt.system
+		api, err := client.NewClientWithOpts(client.WithHost(tt.host), client.WithVersion("1.41"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Docker{api: api, log: slog.New(slog.DiscardHandler), config: Config{ExecTransport: tt.transport}}
+		if err := d.chooseTransport(t.Context()); err != nil || d.relays != tt.relays {
+			t.Errorf("%+v: %v, %v", tt, d.relays, err)
+		}
+		api.Close()
+	}
+	var transport ExecTransport
+	if err := transport.UnmarshalText([]byte("pigeon")); err == nil || transport.UnmarshalText([]byte("engine")) != nil {
+		t.Error("what a person may write is not checked")
+	}
+}
