@@ -60,11 +60,15 @@ func (s *Server) bulk(ctx context.Context, labels map[string]string, states []li
 	if err != nil {
 		return nil, s.fail(err)
 	}
+	if len(states) == 0 {
+		return s.askEach(ctx, views, command, nil)
+	}
 	return s.askEach(ctx, views, command, func(v actors.View) bool { return inOneOf(v, states) })
 }
 
 // askEach asks it of each of the sandboxes that is still wanted when its turn comes, and returns the ids of those that
-// accepted, in the order given. One whose state it does not fit, or who has it behind it, is left out.
+// accepted, in the order given. One whose state it does not fit, or who has it behind it, is left out. Where wanted is nil
+// all are, whatever they do meanwhile; otherwise one that changes its state between the look and the request is left out.
 func (s *Server) askEach(ctx context.Context, views []actors.View, command lifecycle.Command, wanted func(actors.View) bool) ([]string, error) {
 	ids := make([]string, len(views))
 	for i, view := range views {
@@ -106,10 +110,13 @@ func (s *Server) askOne(ctx context.Context, id string, command lifecycle.Comman
 	}
 	view, err := s.system.Sandbox(id)
 	if err == nil {
-		if !wanted(view) || !fits(view, command) {
+		if wanted != nil && !wanted(view) || !fits(view, command) {
 			return false, nil
 		}
-		_, err = s.system.Request(ctx, id, lifecycle.Unchanged{Phase: view.State.Phase, Since: view.State.ChangedAt, Then: command})
+		if wanted != nil {
+			command = lifecycle.Unchanged{Phase: view.State.Phase, Since: view.State.ChangedAt, Then: command}
+		}
+		_, err = s.system.Request(ctx, id, command)
 	}
 	if _, refused := errors.AsType[*lifecycle.Refusal](err); refused || errors.Is(err, actors.ErrNotFound) {
 		return false, nil

@@ -59,7 +59,8 @@ func logText(t *testing.T, d *servertest.Daemon, req *agboxv1.ReadExecLogRequest
 	return text.String()
 }
 
-// heldBack begins a command that runs lines once the function returned is called, which may be called once.
+// heldBack begins a command that runs lines once the function returned is called. Further calls are for lines that read
+// from descriptor 3; each returns once the command can read it.
 func heldBack(t *testing.T, d *servertest.Daemon, sandboxID, execID, lines string) (*agboxv1.CreateExecResponse, func()) {
 	t.Helper()
 	gate := "/tmp/gate-" + execID
@@ -67,7 +68,7 @@ func heldBack(t *testing.T, d *servertest.Daemon, sandboxID, execID, lines strin
 		t.Fatal(stderr)
 	}
 	created := d.Begin(&agboxv1.CreateExecRequest{SandboxId: sandboxID, ExecId: execID,
-		Command: []string{"sh", "-c", "read go <" + gate + "\n" + lines}})
+		Command: []string{"sh", "-c", "exec 3<>" + gate + "\nread go <&3\n" + lines}})
 	return created, func() {
 		t.Helper()
 		if end, _, stderr := d.Exec(sandboxID, "sh", "-c", "echo go >"+gate); end.ExitCode != 0 {
@@ -191,7 +192,7 @@ func TestFollowLog(t *testing.T) {
 	}
 
 	// As before its start: there is no file, and then there is.
-	exec, release = heldBack(t, d, id, "nofile", "read go </tmp/gate-nofile")
+	exec, release = heldBack(t, d, id, "nofile", "read go <&3")
 	release() // it runs, so that nobody makes the file again
 	if err := os.Remove(exec.StdoutLogPath); err != nil {
 		t.Fatal(err)
@@ -305,7 +306,7 @@ func TestFollowLogOverRestart(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
-	exec, release := heldBack(t, d, id, "restart", "seq 5000; read go </tmp/gate-restart; seq 5000")
+	exec, release := heldBack(t, d, id, "restart", "seq 5000; read go <&3; seq 5000")
 	stream := openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec.ExecId, Follow: true})
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)

@@ -105,11 +105,8 @@ func readBoth(t *testing.T, d *servertest.Daemon, execID string, follow bool) *b
 	return b
 }
 
-// turns begins a script of heldBack in which turn waits for a further release each time. Of several reads of a FIFO that
-// is opened anew, one may meet the end of the release before.
-func turns(execID string) string {
-	return "exec 3<>/tmp/gate-" + execID + "\nturn() { read go <&3; }\n"
-}
+// turns begins a script of heldBack in which turn waits for a further release each time.
+const turns = "turn() { read go <&3; }\n"
 
 func indexOf(exec *agboxv1.CreateExecResponse) string {
 	return filepath.Join(filepath.Dir(exec.StdoutLogPath), exec.ExecId+".index")
@@ -126,7 +123,7 @@ func merge(t *testing.T, options ...func(*dockerrt.Config)) {
 	d := servertest.Start(t, options...)
 	id := d.Create(&agboxv1.CreateSpec{})
 	words := []string{"out1", "err1", "out2", "err2", "out3"}
-	script := turns("merge")
+	script := turns
 	for i, word := range words {
 		script += fmt.Sprintf("printf %s >&%d; turn\n", word, i%2+1)
 	}
@@ -206,7 +203,7 @@ func TestMergeWithout(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
-	exec, release := heldBack(t, d, id, "without", turns("without")+"turn; printf err >&2; turn; printf out; turn")
+	exec, release := heldBack(t, d, id, "without", turns+"turn; printf err >&2; turn; printf out; turn")
 	release() // it runs, then, and so the file is there
 	if err := os.Remove(indexOf(exec)); err != nil {
 		t.Fatal(err)
@@ -225,7 +222,7 @@ func TestMergeWithout(t *testing.T) {
 	}
 
 	// From damage on, which whoever follows meets, all comes at the end.
-	exec, release = heldBack(t, d, id, "damaged", turns("damaged")+"printf out1; turn; printf err >&2; printf out2")
+	exec, release = heldBack(t, d, id, "damaged", turns+"printf out1; turn; printf err >&2; printf out2")
 	stream = openBoth(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec.ExecId, Follow: true})
 	release()
 	live = both{}
@@ -306,7 +303,7 @@ func TestMergeOverRestart(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
-	exec, release := heldBack(t, d, id, "again", turns("again")+"printf out1; turn; printf err1 >&2; turn; printf out2; turn; printf err2 >&2")
+	exec, release := heldBack(t, d, id, "again", turns+"printf out1; turn; printf err1 >&2; turn; printf out2; turn; printf err2 >&2")
 	broken := 0
 	client, err := sdk.New(sdk.WithSocket(d.Socket()), sdk.WithBrokenStream(func(error) { broken++ }))
 	if err != nil {
