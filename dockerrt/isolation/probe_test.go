@@ -62,11 +62,17 @@ func exchange(conn net.Conn, question, answer string) error {
 		return err
 	}
 	buffer := make([]byte, 64)
-	n, err := conn.Read(buffer)
-	if err == nil && !strings.HasSuffix(string(buffer[:n]), answer) { // of ICMP the IP header comes too
-		err = fmt.Errorf("asked %q, answered %q", question, buffer[:n])
+	for {
+		n, err := conn.Read(buffer)
+		switch {
+		case err != nil:
+			return err
+		case strings.HasSuffix(string(buffer[:n]), answer): // of ICMP the IP header comes too
+			return nil
+		case conn.RemoteAddr().Network() != "ip": // a raw socket hears of others' questions before it is connected
+			return fmt.Errorf("asked %q, answered %q", question, buffer[:n])
+		}
 	}
-	return err
 }
 
 func (s *site) open(probes ...probe) {
