@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -152,6 +153,7 @@ func (s *System) recover() error {
 	if err := s.loadAll(live); err != nil {
 		return err
 	}
+	debug.FreeOSMemory() // of what folding long logs took
 	for _, e := range live {
 		s.adopt(e)
 	}
