@@ -1,7 +1,7 @@
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
 export GOFLAGS += -buildvcs=false
 
-.PHONY: build engine demo test lint proto bench chaos clean help
+.PHONY: build engine demo test test-long lint proto bench chaos clean help
 
 build: ## bin/agboxd and bin/agbox
 	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags '-s -w' -o cmd/agboxd/embedded/agbox-init ./cmd/agbox-init
@@ -13,13 +13,19 @@ engine: ## make sure that a Docker engine answers: the reachable one, else Debia
 demo: engine build ## a sandbox from create to delete, with real work in it
 	.ci/demo
 
-test: build ## all tests, against real Docker
+test: build ## the tests that every change must pass, against real Docker
 	.ci/test
+
+test-long: build ## the tests that take long
+	.ci/test long
 
 lint: ## gofmt, vet, staticcheck
 	@files=$$(gofmt -l .); if [ -n "$$files" ]; then echo "not gofmt-clean:"; echo "$$files"; exit 1; fi
+	@.ci/long >/dev/null
 	go vet ./...
+	go vet -tags long ./...
 	go tool staticcheck ./...
+	go tool staticcheck -tags long ./...
 
 proto: ## generate the Go code of the wire contract
 	cd proto && go run ./gen
@@ -34,4 +40,4 @@ clean: ## remove what was built
 	rm -rf bin cmd/agboxd/embedded/agbox-init
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10

@@ -196,8 +196,8 @@ func TestOversizedRequests(t *testing.T) {
 	works(t, d, id)
 }
 
-// TestLongAnswers: a client that takes few headers, as most do, still learns what was wrong with a long request.
-func TestLongAnswers(t *testing.T) {
+// TestAnswersToLongRequests: a client that takes few headers, as most do, still learns what was wrong with a long request.
+func TestAnswersToLongRequests(t *testing.T) {
 	d := servertest.Start(t)
 	conn, err := grpc.NewClient("unix://"+d.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithMaxHeaderListSize(8<<10))
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build long
+
 package chaos_test
 
 import (
@@ -101,9 +103,9 @@ func (l *life) reach(what string, want agboxv1.SandboxState) {
 	}
 }
 
-// TestCrashInOtherLives kills the daemon after each commit of the lives that are not the usual one, the writing of its
+// TestLongCrashInOtherLives kills the daemon after each commit of the lives that are not the usual one, the writing of its
 // own tables at the start aside.
-func TestCrashInOtherLives(t *testing.T) {
+func TestLongCrashInOtherLives(t *testing.T) {
 	t.Parallel()
 	engine := dockertest.Engine(t)
 	for _, kind := range lives {
