@@ -32,6 +32,13 @@ func (r *router) Ended(sandboxID string) {
 	}
 }
 
+// LinkLost implements Watcher.
+func (r *router) LinkLost(sandboxID, why string) {
+	if e, found := r.system.registry.get(sandboxID); found && e.pid != nil {
+		r.system.actors.Root.Send(e.pid, &linkLost{why})
+	}
+}
+
 // Appeared implements Watcher. An engine finishes what a daemon that died had asked for, also after the next one
 // has removed the sandbox.
 func (r *router) Appeared(sandboxID string) {

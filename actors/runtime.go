@@ -96,6 +96,8 @@ type Observation struct {
 type Watcher interface {
 	// Ended: a container of the sandbox ended.
 	Ended(sandboxID string)
+	// LinkLost: the program inside the sandbox, for which something waits, cannot be reached; why is for a person.
+	LinkLost(sandboxID, why string)
 	// Appeared: an object of the sandbox was made. The sandbox may belong to another daemon.
 	Appeared(sandboxID string)
 	// Missed: there was a gap, and whatever happened in it will not be told.

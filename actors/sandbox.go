@@ -45,6 +45,9 @@ type giveUp struct{}
 // containerEnded tells that a container of the sandbox ended, or may have done so unseen.
 type containerEnded struct{}
 
+// linkLost tells that the program inside the sandbox cannot be reached.
+type linkLost struct{ why string }
+
 func (s *sandbox) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *request:
@@ -97,6 +100,9 @@ func (s *sandbox) Receive(c actor.Context) {
 	case *containerEnded:
 		s.stale = true
 		s.act(c)
+	case *linkLost:
+		s.stale = true
+		s.take(c, []*step{s.fact(c.Self(), m, lifecycle.LinkLost{Message: m.why})})
 	case *deadlinePassed:
 		if command := s.timer.due(m, s.state.Sequence); command != nil {
 			if at, _ := deadline(s.system.config, s.state, s.entry); at.IsZero() || at.After(time.Now()) {

@@ -39,6 +39,7 @@ const (
 	EventSandboxDormant          EventType = "SANDBOX_DORMANT"
 	EventSandboxRestarting       EventType = "SANDBOX_RESTARTING"
 	EventSandboxDetached         EventType = "SANDBOX_DETACHED"
+	EventSandboxLinkLost         EventType = "SANDBOX_LINK_LOST"
 )
 
 // Event is one entry in the history of a sandbox. What does not belong to its Type is zero.

@@ -79,6 +79,14 @@ func (r *Runtime) Die(sandboxID string) {
 	r.watch <- func(w actors.Watcher) { w.Ended(sandboxID) }
 }
 
+// LoseLink has the watcher told that nobody inside the sandbox answers; with dies its primary is gone, too.
+func (r *Runtime) LoseLink(sandboxID string, dies bool) {
+	r.mu.Lock()
+	r.running[sandboxID] = !dies
+	r.mu.Unlock()
+	r.watch <- func(w actors.Watcher) { w.LinkLost(sandboxID, "nobody answers") }
+}
+
 // Appear makes an object of the sandbox, as an engine does that finishes what a dead daemon asked for.
 func (r *Runtime) Appear(sandboxID string) {
 	r.mu.Lock()

@@ -34,6 +34,8 @@ const (
 	CodeOutOfMemory         = "SANDBOX_OOM"
 	CodeServiceNotRunning   = "SERVICE_NOT_RUNNING"
 	CodeServiceFailed       = "SERVICE_FAILED"
+	CodeLinkLost            = "LINK_LOST"
+	CodeNetworkLost         = "NETWORK_LOST"
 )
 
 // Command is something that was asked of a sandbox or that has happened to it.
@@ -104,6 +106,8 @@ type (
 		Code, Message string
 		Restarts      Restarts
 	}
+	// LinkLost tells that the program inside the sandbox cannot be reached. What that makes of the sandbox, a look at it tells.
+	LinkLost struct{ Message string }
 	// CommandEnded tells how the primary's own command ended, and whether that is the sandbox's failure.
 	CommandEnded struct {
 		Result   ExecResult
@@ -158,6 +162,7 @@ func (ServiceReported) command() {}
 func (OperationDone) command()   {}
 func (OperationFailed) command() {}
 func (Died) command()            {}
+func (LinkLost) command()        {}
 func (CommandEnded) command()    {}
 func (ExecEnded) command()       {}
 func (Quarantined) command()     {}

@@ -90,6 +90,11 @@ func (d *decision) decide(c Command) error {
 				"the sandbox ended while the command ran: "+c.Message)
 			d.crash(c.Code, c.Message, c.Restarts)
 		}
+	case LinkLost:
+		if d.state.Up() && d.state.Phase != Paused && d.state.Operation == NoOperation {
+			d.emitPhase(agboxv1.EventType_SANDBOX_LINK_LOST, d.state.Phase,
+				&agboxv1.SandboxPhaseDetails{ErrorCode: CodeLinkLost, ErrorMessage: c.Message})
+		}
 	case CommandEnded:
 		if d.state.Up() && !d.state.CommandEnded {
 			d.commandEnded(c)

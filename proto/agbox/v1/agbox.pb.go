@@ -128,6 +128,9 @@ const (
 	// The sandbox crashed and its restart_policy starts it again.
 	EventType_SANDBOX_RESTARTING EventType = 72
 	EventType_SANDBOX_DETACHED   EventType = 73
+	// The program that runs commands inside the sandbox cannot be reached; error_message says since when. The sandbox is looked
+	// at: what it is then, further events tell.
+	EventType_SANDBOX_LINK_LOST EventType = 80
 )
 
 // Enum value maps for EventType.
@@ -158,6 +161,7 @@ var (
 		71: "SANDBOX_DORMANT",
 		72: "SANDBOX_RESTARTING",
 		73: "SANDBOX_DETACHED",
+		80: "SANDBOX_LINK_LOST",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_TYPE_UNSPECIFIED":    0,
@@ -185,6 +189,7 @@ var (
 		"SANDBOX_DORMANT":           71,
 		"SANDBOX_RESTARTING":        72,
 		"SANDBOX_DETACHED":          73,
+		"SANDBOX_LINK_LOST":         80,
 	}
 )
 
@@ -7886,7 +7891,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x15SANDBOX_STATE_DELETED\x10\x06\x12\x18\n" +
 	"\x14SANDBOX_STATE_PAUSED\x10@\x12\x1a\n" +
 	"\x16SANDBOX_STATE_DRAINING\x10A\x12\x19\n" +
-	"\x15SANDBOX_STATE_DORMANT\x10B*\xd7\x04\n" +
+	"\x15SANDBOX_STATE_DORMANT\x10B*\xee\x04\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SANDBOX_ACCEPTED\x10\x01\x12\x15\n" +
@@ -7913,7 +7918,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x10SANDBOX_EXTENDED\x10F\x12\x13\n" +
 	"\x0fSANDBOX_DORMANT\x10G\x12\x16\n" +
 	"\x12SANDBOX_RESTARTING\x10H\x12\x14\n" +
-	"\x10SANDBOX_DETACHED\x10I*\x89\x01\n" +
+	"\x10SANDBOX_DETACHED\x10I\x12\x15\n" +
+	"\x11SANDBOX_LINK_LOST\x10P*\x89\x01\n" +
 	"\tExecState\x12\x1a\n" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_RUNNING\x10\x01\x12\x17\n" +

@@ -57,6 +57,7 @@ var steps = map[agboxv1.EventType]step{
 	agboxv1.EventType_SANDBOX_UNPAUSED:          {[]agboxv1.SandboxState{ready, paused}, ready, false},
 	agboxv1.EventType_SANDBOX_DRAIN_REQUESTED:   {[]agboxv1.SandboxState{ready}, draining, true},
 	agboxv1.EventType_SANDBOX_DORMANT:           {[]agboxv1.SandboxState{pending}, dormant, false},
+	agboxv1.EventType_SANDBOX_LINK_LOST:         {[]agboxv1.SandboxState{ready, draining}, none, true},
 	agboxv1.EventType_SANDBOX_RESTARTING:        {[]agboxv1.SandboxState{ready, pending}, pending, true},
 }
 
