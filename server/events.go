@@ -27,12 +27,7 @@ func (s *Server) SubscribeSandboxEvents(req *agboxv1.SubscribeSandboxEventsReque
 		return s.fail(err, "sandbox_id", req.SandboxId)
 	}
 	if from := req.FromSequence; from > newest || from > 0 && from+1 < oldest {
-		return newStatus(codes.OutOfRange, reasonExpired,
-			fmt.Sprintf("sequence %d is not one to continue from: sandbox %s keeps %d to %d", from, req.SandboxId, oldest, newest),
-			map[string]string{
-				"sandbox_id": req.SandboxId, "from_sequence": strconv.FormatUint(from, 10),
-				"oldest_sequence": strconv.FormatUint(oldest, 10), "newest_sequence": strconv.FormatUint(newest, 10),
-			})
+		return expired(req.SandboxId, from, oldest, newest)
 	}
 	if req.IncludeCurrentSnapshot {
 		for _, event := range snapshot(view) {
@@ -44,8 +39,20 @@ func (s *Server) SubscribeSandboxEvents(req *agboxv1.SubscribeSandboxEventsReque
 	return s.follow(req.SandboxId, req.FromSequence, newest, stream)
 }
 
+// expired refuses to go on from a sequence that is not followed by what the sandbox keeps.
+func expired(sandboxID string, from, oldest, newest uint64) error {
+	return newStatus(codes.OutOfRange, reasonExpired,
+		fmt.Sprintf("sequence %d is not one to continue from: sandbox %s keeps %d to %d: begin another one, with include_current_snapshot",
+			from, sandboxID, oldest, newest),
+		map[string]string{
+			"sandbox_id": sandboxID, "from_sequence": strconv.FormatUint(from, 10),
+			"oldest_sequence": strconv.FormatUint(oldest, 10), "newest_sequence": strconv.FormatUint(newest, 10),
+		})
+}
+
 // follow sends what comes after cursor, for as long as the client stays. Events up to replayed were there before
-// it asked.
+// it asked. A client that reads so slowly that events were removed before it came to them is told so; one that began at 0
+// has asked for what there is.
 func (s *Server) follow(sandboxID string, cursor, replayed uint64, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
 	for {
 		changed := s.db.Changed(sandboxID)
@@ -54,6 +61,9 @@ func (s *Server) follow(sandboxID string, cursor, replayed uint64, stream grpc.S
 			return nil // purged: there is nothing more to tell
 		} else if err != nil {
 			return s.fail(err, "sandbox_id", sandboxID)
+		}
+		if len(events) > 0 && cursor > 0 && events[0].Sequence != cursor+1 {
+			return s.missed(sandboxID, cursor)
 		}
 		for _, event := range events {
 			event.Replay = event.Sequence <= replayed
@@ -73,4 +83,13 @@ func (s *Server) follow(sandboxID string, cursor, replayed uint64, stream grpc.S
 			return s.fail(actors.ErrShuttingDown, "sandbox_id", sandboxID)
 		}
 	}
+}
+
+// missed tells a reader that the events after its cursor were removed.
+func (s *Server) missed(sandboxID string, cursor uint64) error {
+	oldest, newest, err := s.db.Bounds(sandboxID)
+	if err != nil {
+		return s.fail(err, "sandbox_id", sandboxID)
+	}
+	return expired(sandboxID, cursor, oldest, newest)
 }

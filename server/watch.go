@@ -2,12 +2,9 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/agbox-dev/agbox/actors"
@@ -152,11 +149,7 @@ func (w *watch) send(id string, events []*agboxv1.SandboxEvent) error {
 	for _, event := range events {
 		cursor := w.cursors[id]
 		if event.Sequence != cursor+1 {
-			return newStatus(codes.OutOfRange, reasonExpired,
-				fmt.Sprintf("sequence %d is not one to continue from: sandbox %s keeps %d and later, and the watch was read too slowly: "+
-					"begin another one, with include_current_snapshot", cursor, id, event.Sequence),
-				map[string]string{"sandbox_id": id, "from_sequence": strconv.FormatUint(cursor, 10),
-					"oldest_sequence": strconv.FormatUint(event.Sequence, 10)})
+			return w.server.missed(id, cursor)
 		}
 		if len(w.states) == 0 || slices.Contains(w.states, event.SandboxState) {
 			if err := w.stream.Send(event); err != nil {

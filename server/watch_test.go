@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -172,23 +173,47 @@ func (f *fleet) fill(id string, events int) {
 	}
 }
 
-// TestWatchTrimmed: events that were removed before the watch came to them are a gap that is told.
-func TestWatchTrimmed(t *testing.T) {
+// TestTrimmedAway: events that were removed before a reader came to them are a gap that is told, with what is kept now.
+func TestTrimmedAway(t *testing.T) {
+	t.Parallel()
 	fake := actorstest.New()
 	fake.Run = loud
 	f := startFleet(t, actors.Config{MaxEvents: 100}, fake)
 	f.create("mine-1", mine)
-	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: mine})
+	one, err := f.SubscribeSandboxEvents(t.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: "mine-1", FromSequence: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	all := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: mine})
 	f.run("mine-1", 1000)
-	for last := uint64(3); ; last++ {
-		event, err := stream.Recv()
-		if err != nil {
-			refused(t, err, codes.OutOfRange, "SANDBOX_EVENT_SEQUENCE_EXPIRED", "", "begin another one, with include_current_snapshot")
-			return
+	for what, stream := range map[string]*raw.Stream{"a subscription": one, "a watch": all} {
+		last := uint64(3)
+		for {
+			event, err := stream.Recv()
+			if err != nil {
+				refused(t, err, codes.OutOfRange, "SANDBOX_EVENT_SEQUENCE_EXPIRED", "", "begin another one, with include_current_snapshot")
+				oldest, _, _ := f.db.Bounds("mine-1")
+				told, _ := errors.AsType[*raw.Error](err)
+				if told != nil && (told.Metadata["from_sequence"] != fmt.Sprint(last) || told.Metadata["oldest_sequence"] != fmt.Sprint(oldest)) {
+					t.Errorf("%s that came to %d of what is kept from %d on is told %v", what, last, oldest, told.Metadata)
+				}
+				break
+			}
+			if event.Sequence != last+1 {
+				t.Fatalf("in %s after %d comes %v", what, last, event)
+			}
+			last = event.Sequence
 		}
-		if event.Sequence != last+1 {
-			t.Fatalf("after %d comes %v", last, event)
-		}
+	}
+	// Whoever asks for all that there is has missed nothing.
+	rest, err := f.SubscribeSandboxEvents(t.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: "mine-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rest.Close()
+	if event, err := rest.Recv(); err != nil || event.Sequence < 1000 {
+		t.Errorf("the first that is kept is %v, %v", event, err)
 	}
 }
 
