@@ -44,7 +44,7 @@ func (c *Client) KillSandboxes(ctx context.Context, sel Selection, opts ...WaitO
 }
 
 func (c *Client) stopSandboxes(ctx context.Context, req *agboxv1.StopSandboxesRequest, opts []WaitOption) ([]string, error) {
-	return c.bulk(ctx, req.LabelSelector, EventSandboxStopped, waits(opts), func() ([]string, error) {
+	return c.bulk(ctx, req.LabelSelector, toStopped, waits(opts), func() ([]string, error) {
 		resp, err := c.raw.StopSandboxes(ctx, req)
 		return resp.GetSandboxIds(), err
 	})
@@ -53,7 +53,7 @@ func (c *Client) stopSandboxes(ctx context.Context, req *agboxv1.StopSandboxesRe
 // ResumeSandboxes starts all that is selected and STOPPED again, and waits until each is READY. It returns the ids of
 // those that accepted, newest first, also beside an error of the wait.
 func (c *Client) ResumeSandboxes(ctx context.Context, sel Selection, opts ...WaitOption) ([]string, error) {
-	return c.bulk(ctx, sel.Labels, EventSandboxReady, waits(opts), func() ([]string, error) {
+	return c.bulk(ctx, sel.Labels, toReady, waits(opts), func() ([]string, error) {
 		resp, err := c.raw.ResumeSandboxes(ctx, &agboxv1.ResumeSandboxesRequest{LabelSelector: sel.Labels, States: protoStates(sel.States)})
 		return resp.GetSandboxIds(), err
 	})
@@ -77,9 +77,9 @@ func (c *Client) allDeleted(ctx context.Context, ids []string, w waiting) error 
 	return errors.Join(failures...)
 }
 
-// bulk has ask ask the sandboxes and waits, one after the other, for the target event of each that accepted: the first
-// after what it had told before it was asked. One that was not there then has told nothing.
-func (c *Client) bulk(ctx context.Context, labels map[string]string, target EventType, w waiting, ask func() ([]string, error)) ([]string, error) {
+// bulk has ask ask the sandboxes and waits, one after the other, for the transition of each that accepted, from what it had told
+// before it was asked. One that was not there then has told nothing.
+func (c *Client) bulk(ctx context.Context, labels map[string]string, t transition, w waiting, ask func() ([]string, error)) ([]string, error) {
 	told := map[string]uint64{}
 	if w.wait {
 		boxes, err := c.ListSandboxes(ctx, Filter{Labels: labels})
@@ -96,7 +96,8 @@ func (c *Client) bulk(ctx context.Context, labels map[string]string, target Even
 	}
 	var failures []error
 	for _, id := range ids {
-		failures = append(failures, c.await(ctx, id, told[id], w, until(target)))
+		_, err := c.through(ctx, id, told[id], w, t, t.watch(false))
+		failures = append(failures, err)
 	}
 	return ids, errors.Join(failures...)
 }

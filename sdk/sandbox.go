@@ -87,10 +87,14 @@ func (c *Client) create(ctx context.Context, spec Spec, opts []CreateOption) (cr
 // accepted waits for a sandbox to be READY, if that is asked for.
 func (c *Client) accepted(ctx context.Context, resp *agboxv1.CreateSandboxResponse, call createCall) (Sandbox, error) {
 	box := sandboxOf(resp.GetSandbox())
-	if !call.wait || box.State == StateDormant {
+	switch {
+	case !call.wait, box.State == StateDormant:
 		return box, nil
+	case box.State != StatePending: // the answer to a request that was repeated
+		return box, toReady.judge(box)
 	}
-	err := c.await(ctx, box.ID, box.LastEventSequence, call.waiting, func(e Event) (bool, error) {
+	watch := toReady.watch(true)
+	last, err := c.through(ctx, box.ID, box.LastEventSequence, call.waiting, toReady, func(e Event) (bool, error) {
 		if e.State != box.State {
 			box.State, box.StateChangedAt = e.State, e.Time
 		}
@@ -101,8 +105,11 @@ func (c *Client) accepted(ctx context.Context, resp *agboxv1.CreateSandboxRespon
 		if e.Type == EventSandboxFailed {
 			box.ErrorCode, box.ErrorMessage = e.ErrorCode, e.ErrorMessage
 		}
-		return until(EventSandboxReady)(e)
+		return watch(e)
 	})
+	if last.ID != "" {
+		box = last
+	}
 	return box, err
 }
 
@@ -132,7 +139,7 @@ func (c *Client) ListSandboxes(ctx context.Context, filter Filter) ([]Sandbox, e
 
 // Resume starts a STOPPED sandbox again and waits until it is READY.
 func (c *Client) Resume(ctx context.Context, id string, opts ...WaitOption) error {
-	return c.change(ctx, id, EventSandboxReady, waits(opts), func() error {
+	return c.change(ctx, id, toReady, waits(opts), func() error {
 		_, err := c.raw.ResumeSandbox(ctx, &agboxv1.ResumeSandboxRequest{SandboxId: id})
 		return err
 	})
@@ -140,7 +147,7 @@ func (c *Client) Resume(ctx context.Context, id string, opts ...WaitOption) erro
 
 // Stop ends what runs in a READY sandbox and waits until it is STOPPED. Its files stay.
 func (c *Client) Stop(ctx context.Context, id string, opts ...WaitOption) error {
-	return c.change(ctx, id, EventSandboxStopped, waits(opts), func() error {
+	return c.change(ctx, id, toStopped, waits(opts), func() error {
 		_, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id})
 		return err
 	})

@@ -303,3 +303,42 @@ func TestErrorsAreTyped(t *testing.T) {
 		t.Fatalf("got %#v", err)
 	}
 }
+
+// TestWaitsWithoutEvents: where the daemon has removed events before a wait has read them, the state tells.
+func TestWaitsWithoutEvents(t *testing.T) {
+	c, d, _ := start(t)
+	ctx := t.Context()
+	box := ready(t, c)
+	d.Refuse("SubscribeSandboxEvents", sdktest.Refusal(codes.OutOfRange, "SANDBOX_EVENT_SEQUENCE_EXPIRED", "sequence 3 is not one to continue from"))
+	for what, do := range map[string]func() error{
+		"a stop and a resume": func() error { return errors.Join(c.Stop(ctx, box.ID), c.Resume(ctx, box.ID)) },
+		"a create": func() error {
+			made, err := c.CreateSandbox(ctx, sdk.Spec{Image: "debian"})
+			if made.State != sdk.StateReady {
+				t.Errorf("the new one is %v", made)
+			}
+			return err
+		},
+		"an exec": func() error {
+			exec, err := c.CreateExec(ctx, box.ID, []string{"true"}, sdk.WithWait(true))
+			if exec.State != sdk.ExecFinished {
+				t.Errorf("the exec is %v", exec)
+			}
+			return err
+		},
+	} {
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := c.CreateSandbox(ctx, sdk.Spec{Image: sdktest.ImageBroken}); !reflect.DeepEqual(err,
+		&sdk.SandboxFailedError{ID: "sandbox-3", Code: "SANDBOX_CREATE_FAILED", Message: `image "broken" does not start: choose another`}) {
+		t.Errorf("the wait for a broken one ends with %v", err)
+	}
+	if err := c.Delete(ctx, box.ID); err != nil {
+		t.Errorf("a deletion: %v", err)
+	}
+	if got, err := c.GetSandbox(ctx, box.ID); err != nil || got.State != sdk.StateDeleted {
+		t.Errorf("it is %v, %v", got, err)
+	}
+}

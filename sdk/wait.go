@@ -26,60 +26,6 @@ func (c *Client) await(ctx context.Context, id string, from uint64, w waiting, d
 	return &SandboxDeletedError{ID: id}
 }
 
-// until is done at the target; a failure or a deletion on the way is an error.
-func until(target EventType) func(Event) (bool, error) {
-	return func(e Event) (bool, error) {
-		switch {
-		case e.Type == target:
-			return true, nil
-		case e.Type == EventSandboxFailed, e.Type == EventSandboxDormant && target != EventSandboxDeleted:
-			return false, &SandboxFailedError{ID: e.SandboxID, Code: e.ErrorCode, Message: e.ErrorMessage}
-		case target != EventSandboxDeleted && (e.Type == EventSandboxDeleteRequested || e.Type == EventSandboxDeleted):
-			return false, &SandboxDeletedError{ID: e.SandboxID, Reason: e.Reason}
-		}
-		return false, nil
-	}
-}
-
-// change asks for a transition and waits for its target from a baseline that is older than the
-// request, so the target cannot be missed.
-func (c *Client) change(ctx context.Context, id string, target EventType, w waiting, ask func() error) error {
-	if !w.wait {
-		return ask()
-	}
-	before, err := c.GetSandbox(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := ask(); err != nil {
-		return err
-	}
-	return c.await(ctx, id, before.LastEventSequence, w, until(target))
-}
-
-// awaitDeleted waits from a baseline that is younger than the accepted deletion: older failures
-// do not count, and DELETED is final.
-func (c *Client) awaitDeleted(ctx context.Context, id string, w waiting) error {
-	if !w.wait {
-		return nil
-	}
-	var box Sandbox
-	err := c.patient(ctx, func() (err error) {
-		box, err = c.GetSandbox(ctx, id)
-		return err
-	})
-	switch {
-	case err == nil && box.State == StateFailed:
-		return &SandboxFailedError{ID: id, Code: box.ErrorCode, Message: box.ErrorMessage}
-	case err == nil && box.State != StateDeleted:
-		err = c.await(ctx, id, box.LastEventSequence, w, until(EventSandboxDeleted))
-	}
-	if errors.Is(err, ErrSandboxNotFound) {
-		return nil // its history is gone too
-	}
-	return err
-}
-
 // patient repeats a read until there is a daemon to answer it: the work that it asks about was
 // accepted before, and goes on.
 func (c *Client) patient(ctx context.Context, read func() error) error {
@@ -121,5 +67,14 @@ func (c *Client) awaitExec(ctx context.Context, id string, w waiting) (Exec, err
 		}
 		return exec.Ended(), nil
 	})
+	if errors.Is(err, ErrSandboxEventSequenceExpired) { // its end may be among the events that were removed
+		err = c.patient(ctx, func() error {
+			resp, err := c.raw.WaitExec(ctx, &agboxv1.WaitExecRequest{ExecId: id})
+			if err == nil {
+				exec = execOf(resp.GetExec())
+			}
+			return err
+		})
+	}
 	return exec, err
 }

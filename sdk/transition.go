@@ -1,0 +1,164 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// transition is a change of a sandbox's state that was asked for: the event that its acceptance records, those on its way,
+// and the one that ends it well. Whatever else changes the state in between means that it does not come any more.
+type transition struct {
+	asked, done EventType
+	way         []EventType
+	to          State
+}
+
+var (
+	toReady   = transition{asked: EventSandboxAccepted, done: EventSandboxReady, to: StateReady}
+	toStopped = transition{asked: EventSandboxStopRequested, done: EventSandboxStopped, to: StateStopped}
+	// toDrained is toStopped after what still runs.
+	toDrained  = transition{asked: EventSandboxDrainRequested, done: EventSandboxStopped, way: []EventType{EventSandboxStopRequested}, to: StateStopped}
+	toPaused   = transition{asked: EventSandboxPauseRequested, done: EventSandboxPaused, to: StatePaused}
+	toUnpaused = transition{asked: EventSandboxUnpauseRequested, done: EventSandboxUnpaused, to: StateReady}
+	// toDeleted is waited for from a baseline after its acceptance.
+	toDeleted = transition{done: EventSandboxDeleted, to: StateDeleted}
+)
+
+// turns are the events that begin or end a transition.
+var turns = []EventType{
+	EventSandboxAccepted, EventSandboxReady, EventSandboxStopRequested, EventSandboxStopped, EventSandboxPauseRequested,
+	EventSandboxPaused, EventSandboxUnpauseRequested, EventSandboxUnpaused, EventSandboxDrainRequested, EventSandboxRestarting,
+}
+
+// watch returns what is told of each event in turn, and says when the transition has ended well or fails. What comes before
+// its acceptance does not count; accepted, for a baseline after that, leaves nothing out.
+func (t transition) watch(accepted bool) func(Event) (bool, error) {
+	return func(e Event) (bool, error) {
+		switch {
+		case e.Type == EventSandboxDeleted && t.to != StateDeleted:
+			return false, &SandboxDeletedError{ID: e.SandboxID, Reason: e.Reason}
+		case !accepted:
+			accepted = e.Type == t.asked
+			return false, nil
+		case e.Type == t.done:
+			return true, nil
+		case e.Type == EventSandboxFailed, e.Type == EventSandboxDormant && t.to != StateDeleted:
+			return false, &SandboxFailedError{ID: e.SandboxID, Code: e.ErrorCode, Message: e.ErrorMessage}
+		case t.to == StateDeleted:
+			return false, nil
+		case e.Type == EventSandboxDeleteRequested:
+			return false, &SandboxDeletedError{ID: e.SandboxID, Reason: e.Reason}
+		case e.Type != t.asked && slices.Contains(turns, e.Type) && !slices.Contains(t.way, e.Type):
+			return false, &TransitionError{ID: e.SandboxID, To: t.to, State: e.State, Code: e.ErrorCode, Message: e.ErrorMessage}
+		}
+		return false, nil
+	}
+}
+
+// judge says whether a sandbox in which nothing is in progress has come through the transition.
+func (t transition) judge(box Sandbox) error {
+	switch {
+	case box.State == t.to:
+		return nil
+	case box.State == StateFailed, box.State == StateDormant:
+		return &SandboxFailedError{ID: box.ID, Code: box.ErrorCode, Message: box.ErrorMessage}
+	case box.State == StateDeleting, box.State == StateDeleted:
+		return &SandboxDeletedError{ID: box.ID}
+	}
+	return &TransitionError{ID: box.ID, To: t.to, State: box.State}
+}
+
+// TransitionError: a change of state that was accepted did not come about, and the sandbox goes on in another state:
+// the engine refused it, or something else was asked of the sandbox meanwhile.
+type TransitionError struct {
+	ID    string
+	To    State // what was asked for
+	State State // what it is in instead
+	// Code and Message tell what went wrong, such as SANDBOX_PAUSE_FAILED; both are empty where another change came instead.
+	Code    string
+	Message string
+}
+
+func (e *TransitionError) Error() string {
+	if e.Code == "" {
+		return fmt.Sprintf("sandbox %s did not become %s: something else was asked of it meanwhile, and it is %s", e.ID, e.To, e.State)
+	}
+	return fmt.Sprintf("sandbox %s did not become %s and is %s (%s): %s", e.ID, e.To, e.State, e.Code, e.Message)
+}
+
+// through waits for a transition by the events after a sequence. Where the daemon has removed some of them before they
+// were read, the sandbox's state tells.
+func (c *Client) through(ctx context.Context, id string, from uint64, w waiting, t transition, watch func(Event) (bool, error)) (Sandbox, error) {
+	err := c.await(ctx, id, from, w, watch)
+	if !errors.Is(err, ErrSandboxEventSequenceExpired) {
+		return Sandbox{}, err
+	}
+	box, err := c.atRest(ctx, id)
+	if err != nil {
+		return box, err
+	}
+	return box, t.judge(box)
+}
+
+// atRest returns the sandbox once nothing is in progress in it. One that drains waits for its commands.
+func (c *Client) atRest(ctx context.Context, id string) (Sandbox, error) {
+	var elsewhere []State
+	for _, value := range agboxv1.SandboxState_value {
+		if state := agboxv1.SandboxState(value); value != 0 && state != agboxv1.SandboxState_SANDBOX_STATE_DRAINING {
+			elsewhere = append(elsewhere, stateOf(state))
+		}
+	}
+	for {
+		box, _, err := c.WaitSandbox(ctx, id, 0)
+		if err != nil || box.State != StateDraining {
+			return box, err
+		}
+		if _, _, err := c.WaitSandbox(ctx, id, 0, elsewhere...); err != nil {
+			return box, err
+		}
+	}
+}
+
+// change asks for a transition and waits for it from a baseline that is older than the request, so that its end cannot be
+// missed.
+func (c *Client) change(ctx context.Context, id string, t transition, w waiting, ask func() error) error {
+	if !w.wait {
+		return ask()
+	}
+	before, err := c.GetSandbox(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := ask(); err != nil {
+		return err
+	}
+	_, err = c.through(ctx, id, before.LastEventSequence, w, t, t.watch(false))
+	return err
+}
+
+// awaitDeleted waits from a baseline that is younger than the accepted deletion: older failures do not count, and DELETED
+// is final.
+func (c *Client) awaitDeleted(ctx context.Context, id string, w waiting) error {
+	if !w.wait {
+		return nil
+	}
+	var box Sandbox
+	err := c.patient(ctx, func() (err error) {
+		box, err = c.GetSandbox(ctx, id)
+		return err
+	})
+	switch {
+	case err == nil && box.State == StateFailed:
+		return &SandboxFailedError{ID: id, Code: box.ErrorCode, Message: box.ErrorMessage}
+	case err == nil && box.State != StateDeleted:
+		_, err = c.through(ctx, id, box.LastEventSequence, w, toDeleted, toDeleted.watch(true))
+	}
+	if errors.Is(err, ErrSandboxNotFound) {
+		return nil // its history is gone too
+	}
+	return err
+}
