@@ -113,13 +113,21 @@ func (t *deadlineTimer) set(system *System, self *actor.PID, state lifecycle.Sta
 		return
 	}
 	t.at, t.command, t.fired = at, command, 0
-	passed := &deadlinePassed{t.generation}
-	t.timer = time.AfterFunc(time.Until(at), func() { system.actors.Root.Send(self, passed) })
+	t.sleep(system, self)
 }
 
-// due returns what to do now, nil when m is stale.
-func (t *deadlineTimer) due(m *deadlinePassed, sequence uint64) lifecycle.Command {
+func (t *deadlineTimer) sleep(system *System, self *actor.PID) {
+	passed := &deadlinePassed{t.generation}
+	t.timer = time.AfterFunc(system.sleep(t.at), func() { system.actors.Root.Send(self, passed) })
+}
+
+// due returns what to do now, nil when m is stale, or early: then it sleeps on.
+func (t *deadlineTimer) due(system *System, self *actor.PID, m *deadlinePassed, sequence uint64) lifecycle.Command {
 	if m.generation != t.generation {
+		return nil
+	}
+	if system.now().Before(t.at) {
+		t.sleep(system, self)
 		return nil
 	}
 	t.fired = sequence

@@ -42,7 +42,7 @@ func (j *janitor) purge() {
 	if j.system.config.EventRetentionTTL <= 0 {
 		return
 	}
-	due, err := j.system.db.DeletedBefore(time.Now().Add(-j.system.config.EventRetentionTTL))
+	due, err := j.system.db.DeletedBefore(j.system.now().Add(-j.system.config.EventRetentionTTL))
 	if err != nil {
 		j.system.log.Error("history that is due cannot be listed", slog.Any("error", err))
 		return
@@ -74,8 +74,8 @@ func (j *janitor) arm(self *actor.PID) {
 		return
 	}
 	j.next = oldest.Add(j.system.config.EventRetentionTTL)
-	if !j.next.After(time.Now()) {
-		j.next = time.Now().Add(retryPurge)
+	if now := j.system.now(); !j.next.After(now) {
+		j.next = now.Add(retryPurge)
 	}
-	j.system.sendLater(self, &sweep{j.next}, time.Until(j.next)+time.Nanosecond)
+	j.system.sendLater(self, &sweep{j.next}, j.system.sleep(j.next.Add(time.Nanosecond)))
 }

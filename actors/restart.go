@@ -30,12 +30,13 @@ func restarts(spec *agboxv1.CreateSpec) lifecycle.Restarts {
 }
 
 // waitUntil returns at the time, or when ctx ends.
-func waitUntil(ctx context.Context, at time.Time) {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+func (s *System) waitUntil(ctx context.Context, at time.Time) {
+	for s.now().Before(at) {
+		select {
+		case <-time.After(s.sleep(at)):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
