@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,6 +95,37 @@ func catchUp(db *persist.DB, state lifecycle.State) (lifecycle.State, error) {
 type registry struct {
 	mu      sync.RWMutex
 	entries map[string]*entry
+	// claims are the ids of creates that are not accepted yet; each is closed when its create has come out.
+	claims map[string]chan struct{}
+}
+
+// claim gives the caller alone the right to add a sandbox with this id until release, or returns the one that has it,
+// after the create that another caller may have under way. It fails when ctx ends before that.
+func (r *registry) claim(ctx context.Context, id string) (e *entry, release func(), err error) {
+	for {
+		r.mu.Lock()
+		e, claimed := r.entries[id], r.claims[id]
+		if e == nil && claimed == nil {
+			done := make(chan struct{})
+			r.claims[id] = done
+			r.mu.Unlock()
+			return nil, func() {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				delete(r.claims, id)
+				close(done)
+			}, nil
+		}
+		r.mu.Unlock()
+		if claimed == nil {
+			return e, nil, nil
+		}
+		select {
+		case <-claimed:
+		case <-ctx.Done():
+			return nil, nil, fmt.Errorf("sandbox %s is being created for another request: %w", id, context.Cause(ctx))
+		}
+	}
 }
 
 func (r *registry) get(id string) (*entry, bool) {
@@ -102,15 +135,11 @@ func (r *registry) get(id string) (*entry, bool) {
 	return e, found
 }
 
-// add reports false when the id is there already.
-func (r *registry) add(e *entry) bool {
+// add makes the sandbox known under an id that is free, or claimed by the caller, once its actor is there.
+func (r *registry) add(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, found := r.entries[e.id]; found {
-		return false
-	}
 	r.entries[e.id] = e
-	return true
 }
 
 func (r *registry) remove(id string) {

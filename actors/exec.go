@@ -132,25 +132,30 @@ func (s *System) SignalExec(ctx context.Context, execID string, signal int) erro
 	if s.closing.Load() {
 		return ErrShuttingDown
 	}
-	e, running := s.registry.runner(execID)
-	if !running {
-		if _, err := s.ExecOwner(execID); err != nil {
-			return err
-		}
+	owner, err := s.ExecOwner(execID)
+	if err != nil {
+		return err
+	}
+	view, err := s.Sandbox(owner)
+	if err != nil {
+		return err
+	}
+	if _, running := view.State.Running[execID]; !running {
 		return fmt.Errorf("%w: %s", ErrExecTerminal, execID)
 	}
-	if state := e.state.Load(); state.Phase == lifecycle.Paused {
-		return lifecycle.NotReady(*state)
+	if view.State.Phase == lifecycle.Paused {
+		return lifecycle.NotReady(view.State)
 	}
-	return s.runtime.SignalExec(ctx, e.id, execID, signal)
+	return s.runtime.SignalExec(ctx, owner, execID, signal)
 }
 
-// ExecOwner returns the sandbox that an exec runs or ran in, or ErrExecNotFound.
+// ExecOwner returns the sandbox that an exec runs or ran in, or ErrExecNotFound. Every call that names an exec finds it by
+// this: what is in the log is found, also in the moment before its sandbox has taken it in.
 func (s *System) ExecOwner(execID string) (sandboxID string, err error) {
 	if e, found := s.registry.runner(execID); found {
 		return e.id, nil
 	}
-	owner, err := s.db.EndedExec(execID)
+	owner, err := s.db.ExecOwner(execID)
 	if errors.Is(err, persist.ErrNoExec) {
 		return "", fmt.Errorf("%w: %s", ErrExecNotFound, execID)
 	}

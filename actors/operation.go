@@ -52,7 +52,7 @@ func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *ope
 		defer cancel()
 		ended := operationEnded{token: op.token, kind: kind}
 		if kind == lifecycle.Restarting {
-			waitUntil(ctx, e.state.Load().RestartAt)
+			s.waitUntil(ctx, e.state.Load().RestartAt)
 		}
 		select {
 		case <-e.gate:
@@ -105,11 +105,16 @@ const (
 	lastRetry  = 2 * time.Second
 )
 
+func newBackoff() *backoff.ExponentialBackOff {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = firstRetry, lastRetry
+	return wait
+}
+
 // persistently does what it is given until the engine answers, or ctx ends: an engine that is gone for a while is
 // a pause and no failure.
 func (s *System) persistently(ctx context.Context, do func() error) error {
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = firstRetry, lastRetry
+	wait := newBackoff()
 	for {
 		err := do()
 		if err == nil || !errors.Is(err, ErrUnreachable) || ctx.Err() != nil {

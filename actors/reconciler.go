@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/cenkalti/backoff/v5"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 )
@@ -16,13 +17,14 @@ type reconciler struct {
 	system  *System
 	running bool
 	again   bool
+	retries *backoff.ExponentialBackOff
 }
 
 type (
 	// reconcile asks for a comparison.
 	reconcile struct{}
-	// reconciled ends one.
-	reconciled struct{}
+	// reconciled ends one, which may not have come about.
+	reconciled struct{ err error }
 )
 
 // orphanGrace is how long an object that no log knows is left alone when this very process made it: longer than
@@ -30,7 +32,9 @@ type (
 const orphanGrace = 5 * time.Minute
 
 func (r *reconciler) Receive(c actor.Context) {
-	switch c.Message().(type) {
+	switch m := c.Message().(type) {
+	case *actor.Started:
+		r.retries = newBackoff()
 	case *reconcile:
 		if r.running {
 			r.again = true
@@ -39,20 +43,24 @@ func (r *reconciler) Receive(c actor.Context) {
 		r.running = true
 		self := c.Self()
 		r.system.work.Go(func() {
-			r.system.reconcile(r.system.working)
-			r.system.actors.Root.Send(self, &reconciled{})
+			r.system.actors.Root.Send(self, &reconciled{r.system.reconcile(r.system.working)})
 		})
 	case *reconciled:
 		r.running = false
-		if r.again {
-			r.again = false
+		switch {
+		case m.err != nil:
+			r.system.sendLater(c.Self(), &reconcile{}, r.retries.NextBackOff())
+			return
+		case r.again:
 			c.Send(c.Self(), &reconcile{})
 		}
+		r.retries.Reset()
+		r.again = false
 	}
 }
 
 // reconcile has every sandbox look whose primary should run and does not, and removes what no log knows.
-func (s *System) reconcile(ctx context.Context) {
+func (s *System) reconcile(ctx context.Context) error {
 	var inventory Inventory
 	err := s.persistently(ctx, func() error {
 		var err error
@@ -61,9 +69,9 @@ func (s *System) reconcile(ctx context.Context) {
 	})
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.Error("the runtime cannot be compared with the log", slog.Any("error", err))
+			s.log.Error("the runtime cannot be compared with the log, trying again", slog.Any("error", err))
 		}
-		return
+		return err
 	}
 	for _, e := range s.registry.all() {
 		state := e.state.Load()
@@ -76,6 +84,7 @@ func (s *System) reconcile(ctx context.Context) {
 		}
 	}
 	s.removeOrphans(ctx, inventory)
+	return nil
 }
 
 // attach leaves alone a sandbox that an operation is about to change.

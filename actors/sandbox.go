@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/cenkalti/backoff/v5"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/persist"
@@ -24,8 +24,11 @@ type sandbox struct {
 	batch *batch
 	// operation is the one that runs, nil when none does.
 	operation *operation
-	// stale: a container may have ended since they were last looked at.
-	stale bool
+	// stale: a container may have ended since they were last looked at. looks spaces the looks that failed, and
+	// lookAgain is true while one waits for its time.
+	stale     bool
+	looks     *backoff.ExponentialBackOff
+	lookAgain bool
 	// execs are the actors of the running commands, the primary's own included.
 	execs map[string]*actor.PID
 	// serving are the optional services that are being started, by name, with what ends the waiting for them.
@@ -42,8 +45,12 @@ type sandbox struct {
 // giveUp has a sandbox that crashes again and again give itself up.
 type giveUp struct{}
 
-// containerEnded tells that a container of the sandbox ended, or may have done so unseen.
-type containerEnded struct{}
+// containerEnded tells that a container of the sandbox ended, or may have done so unseen; lookDue, that it is time to look
+// once more.
+type (
+	containerEnded struct{}
+	lookDue        struct{}
+)
 
 // linkLost tells that the program inside the sandbox cannot be reached.
 type linkLost struct{ why string }
@@ -103,9 +110,12 @@ func (s *sandbox) Receive(c actor.Context) {
 	case *linkLost:
 		s.stale = true
 		s.take(c, []*step{s.fact(c.Self(), m, lifecycle.LinkLost{Message: m.why})})
+	case *lookDue:
+		s.lookAgain, s.stale = false, true
+		s.act(c)
 	case *deadlinePassed:
-		if command := s.timer.due(m, s.state.Sequence); command != nil {
-			if at, _ := deadline(s.system.config, s.state, s.entry); at.IsZero() || at.After(time.Now()) {
+		if command := s.timer.due(s.system, c.Self(), m, s.state.Sequence); command != nil {
+			if at, _ := deadline(s.system.config, s.state, s.entry); at.IsZero() || at.After(s.system.now()) {
 				s.act(c) // somebody holds the lease again
 				return
 			}
@@ -120,6 +130,7 @@ func (s *sandbox) Receive(c actor.Context) {
 // primary and of the commands that ran in it.
 func (s *sandbox) started(c actor.Context) {
 	s.execs = map[string]*actor.PID{}
+	s.looks = newBackoff()
 	s.serving = map[string]context.CancelFunc{}
 	s.catchUp()
 	if oldest, _, err := s.system.db.Bounds(s.entry.id); err == nil {
@@ -192,8 +203,9 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 	}
 	switch {
 	case m.kind == lifecycle.NoOperation && m.err != nil:
-		s.system.log.Warn("containers could not be looked at",
-			slog.String("sandbox_id", s.entry.id), slog.Any("error", m.err))
+		if s.state.Operation == lifecycle.NoOperation {
+			s.lookLater(c.Self(), m.err)
+		} // else it was given up for what was asked for meanwhile, after which it is due
 	case m.kind == lifecycle.NoOperation && !m.seen.Alive:
 		steps = append(steps, s.fact(c.Self(), m, lifecycle.Died{Code: m.seen.Code, Message: m.seen.Cause, Restarts: restarts(s.entry.spec)}))
 	case m.kind == lifecycle.NoOperation:
@@ -221,6 +233,12 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 		}
 	}
 	s.operation = nil
+	if m.kind == lifecycle.NoOperation && s.state.Operation != lifecycle.NoOperation {
+		s.stale = true
+	}
+	if m.kind == lifecycle.NoOperation && m.err == nil {
+		s.looks.Reset()
+	}
 	if m.err != nil && (m.kind == lifecycle.Pausing || m.kind == lifecycle.Unpausing) {
 		s.stale = true // the container may be gone
 		s.release(c, nil)
@@ -232,6 +250,18 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 			s.system.tell(nameReconciler, &reconcile{})
 		}
 	}
+}
+
+// lookLater has the containers looked at once more: what became of them is not known before that was seen.
+func (s *sandbox) lookLater(self *actor.PID, err error) {
+	if s.lookAgain {
+		return
+	}
+	delay := s.looks.NextBackOff()
+	s.system.log.Warn("containers could not be looked at, trying again",
+		slog.String("sandbox_id", s.entry.id), slog.Duration("after", delay), slog.Any("error", err))
+	s.lookAgain = true
+	s.system.sendLater(self, &lookDue{}, delay)
 }
 
 // act does what the state now asks for.

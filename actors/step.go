@@ -71,14 +71,19 @@ func abandon(steps []*step) {
 }
 
 // take decides, persists, applies, acts and replies, in that order. The log is what callers see: nothing happens
-// before it is durable.
+// before it is durable. Whoever waits for a step that came to nothing hears so before acting tries anything again.
 func (s *sandbox) take(c actor.Context, steps []*step) {
 	for rest := steps; len(rest) > 0; {
 		rest = s.record(c, rest)
 	}
+	reply(steps, func(st *step) bool { return st.err != nil })
 	s.act(c)
+	reply(steps, func(st *step) bool { return st.err == nil })
+}
+
+func reply(steps []*step, which func(*step) bool) {
 	for _, st := range steps {
-		if st.done != nil {
+		if st.done != nil && which(st) {
 			st.done(st.err)
 		}
 	}
@@ -105,6 +110,9 @@ func (s *sandbox) record(c actor.Context, steps []*step) []*step {
 		}
 		st.err, errs = errs[0], errs[1:]
 		if st.err != nil {
+			if s.rejoin(c) && errors.Is(st.err, persist.ErrConflict) {
+				return steps[i:]
+			}
 			return steps[i+1:]
 		}
 		s.apply(c, st)
@@ -112,8 +120,38 @@ func (s *sandbox) record(c actor.Context, steps []*step) []*step {
 	return nil
 }
 
+// rejoin takes in what the log holds beyond the state, as if it had been recorded just now, and reports whether there was
+// anything: a write that failed when it was synced can be in the log all the same.
+func (s *sandbox) rejoin(c actor.Context) bool {
+	known := s.state.Sequence
+	for {
+		events, err := s.system.db.Events(s.entry.id, s.state.Sequence, replayChunk)
+		if err != nil {
+			break // what follows fails in the same way, and says so
+		}
+		for _, event := range events {
+			st := &step{events: []*agboxv1.SandboxEvent{event}, after: lifecycle.Fold(s.state, event)}
+			if event.EventType == agboxv1.EventType_EXEC_STARTED {
+				if exec, err := s.system.db.Exec(s.entry.id, event.GetExec().GetExecId()); err == nil {
+					st.exec = exec.Request
+				}
+			}
+			s.apply(c, st)
+		}
+		if len(events) < replayChunk {
+			break
+		}
+	}
+	if s.state.Sequence == known {
+		return false
+	}
+	s.system.log.Warn("audit: the log was ahead of its sandbox", slog.String("sandbox_id", s.entry.id),
+		slog.Uint64("known", known), slog.Uint64("last_sequence", s.state.Sequence))
+	return true
+}
+
 func (s *sandbox) decide(st *step, state lifecycle.State) {
-	now := time.Now()
+	now := s.system.now()
 	st.after, st.entry = state, persist.Entry{}
 	if st.events, st.err = lifecycle.Decide(state, st.command, now); st.err != nil {
 		return

@@ -42,6 +42,8 @@ type Config struct {
 	MaxEvents uint64
 	// OnShutdown is what becomes of sandboxes when the daemon ends.
 	OnShutdown ShutdownPolicy
+	// Now is the host's clock, nil for time.Now. Tests set it, as a person may.
+	Now func() time.Time
 }
 
 // System is the running actor system. Its methods may be called from any goroutine between Start and the
@@ -51,6 +53,7 @@ type System struct {
 	db       *persist.DB
 	runtime  Runtime
 	log      *slog.Logger
+	now      func() time.Time
 	actors   *actor.ActorSystem
 	registry registry
 	tokens   atomic.Uint64
@@ -86,9 +89,12 @@ func (s *System) view(e *entry, state lifecycle.State) View {
 
 // Start loads every sandbox from db, has each carry on where its log stands, and follows the runtime.
 func Start(config Config, db *persist.DB, runtime Runtime, log *slog.Logger) (*System, error) {
-	s := &System{config: config, db: db, runtime: runtime, log: log, ended: make(chan struct{})}
+	s := &System{config: config, db: db, runtime: runtime, log: log, ended: make(chan struct{}), now: time.Now}
+	if config.Now != nil {
+		s.now = config.Now
+	}
 	s.working, s.abandon = context.WithCancel(context.Background())
-	s.registry.entries = map[string]*entry{}
+	s.registry.entries, s.registry.claims = map[string]*entry{}, map[string]chan struct{}{}
 	s.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
 	since := time.Now()
 	if err := s.spawn(since); err != nil {
@@ -191,19 +197,22 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	if s.closing.Load() {
 		return View{}, ErrShuttingDown
 	}
-	if earlier, found := s.registry.get(id); found {
+	earlier, release, err := s.registry.claim(ctx, id)
+	if err != nil {
+		return View{}, err
+	}
+	if earlier != nil {
 		return s.repeated(ctx, earlier, spec, requestID)
 	}
+	defer release()
 	if err := s.runtime.Conflict(ctx, id); err != nil {
 		return View{}, err
 	}
 	e := newEntry(id, spec)
 	e.requestID = requestID
-	if !s.registry.add(e) {
-		return View{}, fmt.Errorf("%w: %s", ErrSandboxIDTaken, id)
-	}
 	e.state.Store(&lifecycle.State{SandboxID: id})
 	s.adopt(e)
+	s.registry.add(e)
 	r := newRequest(lifecycle.Create{Lazy: spec.GetLazy()})
 	r.create, r.requestID = spec, requestID
 	state, err := s.ask(ctx, e, r)
@@ -231,7 +240,7 @@ func (s *System) repeated(ctx context.Context, e *entry, spec *agboxv1.CreateSpe
 	if !sameMark(e.requestID, requestID) || !proto.Equal(e.spec, spec) {
 		return View{}, taken
 	}
-	// The first try may be under way: its sandbox answers after it.
+	// What became of the first try may not be known: its sandbox answers after it.
 	if _, err := s.request(ctx, e, newRequest(lifecycle.Create{})); !errors.Is(err, lifecycle.ErrAlreadyExists) {
 		return View{}, cmp.Or(err, taken)
 	}
@@ -286,7 +295,7 @@ func (s *System) request(ctx context.Context, e *entry, r *request) (lifecycle.S
 		return state, err
 	}
 	if state.Phase == lifecycle.Deleted {
-		_, err := lifecycle.Decide(state, r.command, time.Now())
+		_, err := lifecycle.Decide(state, r.command, s.now())
 		return state, err
 	}
 	return s.ask(ctx, e, r)

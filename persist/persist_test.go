@@ -106,11 +106,11 @@ func TestSurvivesReopen(t *testing.T) {
 	if err != nil || ended.End.GetExec().GetExitCode() != 3 || ended.Newest != 4 || ended.CancelRequested {
 		t.Errorf("exec-1 is %+v, %v", ended, err)
 	}
-	if owner, err := db.EndedExec("exec-1"); owner != "box-1" || err != nil {
+	if owner, err := db.ExecOwner("exec-1"); owner != "box-1" || err != nil {
 		t.Errorf("exec-1 belongs to %q, %v", owner, err)
 	}
-	if _, err := db.EndedExec("exec-2"); !errors.Is(err, persist.ErrNoExec) {
-		t.Errorf("a running exec has ended: %v", err)
+	if owner, err := db.ExecOwner("exec-2"); owner != "box-1" || err != nil {
+		t.Errorf("a running exec is in %q: %v", owner, err)
 	}
 	running, err := db.Exec("box-1", "exec-2")
 	if err != nil || running.End != nil || !running.CancelRequested || !slices.Equal(running.Request.Command, []string{"true"}) {
@@ -272,7 +272,7 @@ func TestPurge(t *testing.T) {
 	if _, err := db.Exec("box-1", "exec-1"); !errors.Is(err, persist.ErrNoExec) {
 		t.Errorf("exec after the purge: %v", err)
 	}
-	if _, err := db.EndedExec("exec-1"); !errors.Is(err, persist.ErrNoExec) {
+	if _, err := db.ExecOwner("exec-1"); !errors.Is(err, persist.ErrNoExec) {
 		t.Errorf("end of an exec after the purge: %v", err)
 	}
 	if list, _ := db.DeletedBefore(at.Add(1)); len(list) != 0 {

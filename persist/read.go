@@ -151,15 +151,25 @@ func readMark(marks *bbolt.Bucket, id []byte) string {
 	return mark.RequestId
 }
 
-// EndedExec returns the sandbox of an exec that has ended, and ErrNoExec for all others.
-func (db *DB) EndedExec(execID string) (sandboxID string, err error) {
+// ExecOwner returns the sandbox of an exec that runs or has ended, and ErrNoExec when there is none, or its history is gone.
+// One that runs takes a look at every sandbox.
+func (db *DB) ExecOwner(execID string) (sandboxID string, err error) {
 	err = db.view(func(tx *bbolt.Tx) error {
 		end, err := readEnd(tx, execID)
-		if err == nil && end == nil {
-			err = fmt.Errorf("%w: %s", ErrNoExec, execID)
+		if err != nil || end != nil {
+			sandboxID = end.GetSandboxId()
+			return err
 		}
-		sandboxID = end.GetSandboxId()
-		return err
+		if tx.Bucket(execIDs).Get([]byte(execID)) != nil {
+			sandboxes := tx.Bucket(configs).Cursor()
+			for id, _ := sandboxes.First(); id != nil; id, _ = sandboxes.Next() {
+				if requests := tx.Bucket(execConfigsOf(string(id))); requests != nil && requests.Get([]byte(execID)) != nil {
+					sandboxID = string(id)
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("%w: %s", ErrNoExec, execID)
 	})
 	return sandboxID, err
 }

@@ -38,7 +38,7 @@ func TestTrim(t *testing.T) {
 	if _, err := db.Exec("box-1", "short"); !errors.Is(err, persist.ErrNoExec) {
 		t.Errorf("an exec whose end was trimmed: %v", err)
 	}
-	if _, err := db.EndedExec("short"); !errors.Is(err, persist.ErrNoExec) {
+	if _, err := db.ExecOwner("short"); !errors.Is(err, persist.ErrNoExec) {
 		t.Errorf("its end: %v", err)
 	}
 	if _, err := db.Exec("box-1", "long"); err != nil {

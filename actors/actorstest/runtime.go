@@ -18,12 +18,15 @@ import (
 // Runtime does everything at once and remembers what it was asked for. The hooks change that; set them before the
 // runtime is used. It is safe for concurrent use.
 type Runtime struct {
-	// Before is called at the beginning of each operation with its name ("create box-1") and may block or fail it.
+	// Before is called at the beginning of each operation and look with its name ("create box-1", "inventory") and may block
+	// or fail it.
 	Before func(ctx context.Context, call string) error
 	// Run is how a command ends; nil: at once with exit code 0.
 	Run func(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error)
 	// Recorded is called, inside the sandbox's actor, when the end of an exec is in the log; it may panic.
 	Recorded func(execID string)
+	// Conflicts is called when a create looks for names that are taken; it may block.
+	Conflicts func()
 	// Orphans are reported as objects in the runtime.
 	Orphans map[string]bool
 
@@ -71,11 +74,16 @@ func (r *Runtime) Record(execID string, result lifecycle.ExecResult) {
 	r.records[execID] = result
 }
 
+// Kill ends the primary container unseen.
+func (r *Runtime) Kill(sandboxID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running[sandboxID] = false
+}
+
 // Die ends the primary container, and has the watcher told.
 func (r *Runtime) Die(sandboxID string) {
-	r.mu.Lock()
-	r.running[sandboxID] = false
-	r.mu.Unlock()
+	r.Kill(sandboxID)
 	r.watch <- func(w actors.Watcher) { w.Ended(sandboxID) }
 }
 
@@ -120,7 +128,12 @@ func (r *Runtime) operate(ctx context.Context, verb, sandboxID string, running b
 	return nil
 }
 
-func (r *Runtime) Conflict(context.Context, string) error { return nil }
+func (r *Runtime) Conflict(context.Context, string) error {
+	if r.Conflicts != nil {
+		r.Conflicts()
+	}
+	return nil
+}
 
 func (r *Runtime) Create(ctx context.Context, id string, _ *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
 	report(lifecycle.Preparing{Phase: "materialize"})
@@ -153,7 +166,10 @@ func (r *Runtime) AwaitService(ctx context.Context, id string, service *agboxv1.
 }
 
 func (r *Runtime) service(ctx context.Context, verb, id string, service *agboxv1.ServiceSpec) error {
-	call := verb + " " + service.Name + " in " + id
+	return r.before(ctx, verb+" "+service.Name+" in "+id)
+}
+
+func (r *Runtime) before(ctx context.Context, call string) error {
 	r.mu.Lock()
 	r.calls = append(r.calls, call)
 	r.mu.Unlock()
@@ -176,11 +192,17 @@ func (r *Runtime) Stop(ctx context.Context, id string, _ *time.Duration) error {
 }
 
 func (r *Runtime) Pause(ctx context.Context, id string, _ *agboxv1.CreateSpec) error {
-	return r.operate(ctx, "pause", id, true)
+	return r.operate(ctx, "pause", id, r.isRunning(id))
 }
 
 func (r *Runtime) Unpause(ctx context.Context, id string, _ *agboxv1.CreateSpec) error {
-	return r.operate(ctx, "unpause", id, true)
+	return r.operate(ctx, "unpause", id, r.isRunning(id))
+}
+
+func (r *Runtime) isRunning(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running[id]
 }
 
 func (r *Runtime) Remove(ctx context.Context, id string) error {
@@ -198,16 +220,23 @@ func (r *Runtime) Forget(id string) error {
 	return nil
 }
 
-func (r *Runtime) Inventory(context.Context) (actors.Inventory, error) {
+func (r *Runtime) Inventory(ctx context.Context) (actors.Inventory, error) {
+	if r.Before != nil {
+		if err := r.Before(ctx, "inventory"); err != nil {
+			return actors.Inventory{}, err
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return actors.Inventory{Running: maps.Clone(r.running), Objects: maps.Clone(r.Orphans)}, nil
 }
 
-func (r *Runtime) Observe(_ context.Context, id string, _ *agboxv1.CreateSpec) (actors.Observation, error) {
+func (r *Runtime) Observe(ctx context.Context, id string, _ *agboxv1.CreateSpec) (actors.Observation, error) {
+	if err := r.before(ctx, "observe "+id); err != nil {
+		return actors.Observation{}, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.calls = append(r.calls, "observe "+id)
 	return actors.Observation{Alive: r.running[id], Code: lifecycle.CodeContainerNotRunning, Cause: "exit code 137 (signal 9)", Lost: r.lost}, nil
 }
 
