@@ -56,8 +56,11 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	if spec.User != "" {
 		command = append(command, "--user="+spec.User)
 	}
-	if ownWorkspace(spec) {
-		command = append(command, "--workspace-volume")
+	if ownWorkspace(spec) || inMemory(spec, workdir) {
+		command = append(command, "--own-workspace")
+	}
+	for _, t := range spec.Tmpfs {
+		command = append(command, "--tmpfs="+t.Target)
 	}
 	if len(spec.Command) > 0 {
 		command = append(command, "--entrypoint-words="+strconv.Itoa(len(entrypoint)))
@@ -74,6 +77,8 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 		ExposedPorts: exposed,
 		Labels:       d.labels(sandboxID, componentPrimary, spec.Labels),
 		StopSignal:   "SIGTERM",
+		// The image's own would run in here as root, on the engine's clock.
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
 	host := confine(spec)
 	host.NetworkMode = "none"
@@ -128,7 +133,11 @@ func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []mou
 func ownWorkspace(spec *agboxv1.CreateSpec) bool {
 	return spec.ReadOnlyRoot &&
 		!slices.ContainsFunc(spec.Mounts, func(m *agboxv1.MountSpec) bool { return m.Target == workdir }) &&
-		!slices.ContainsFunc(spec.Tmpfs, func(t *agboxv1.TmpfsSpec) bool { return t.Target == workdir })
+		!inMemory(spec, workdir)
+}
+
+func inMemory(spec *agboxv1.CreateSpec, target string) bool {
+	return slices.ContainsFunc(spec.Tmpfs, func(t *agboxv1.TmpfsSpec) bool { return t.Target == target })
 }
 
 func published(ports []*agboxv1.PortSpec) (nat.PortSet, nat.PortMap) {

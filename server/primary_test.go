@@ -116,7 +116,7 @@ func TestAdditions(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{
-		CpuLimit: 0.5, MemoryLimit: 64 << 20, PidsLimit: 50, ShmSize: 8 << 20, ReadOnlyRoot: true,
+		Image: d.Variant(dockertest.HealthChecked), CpuLimit: 0.5, MemoryLimit: 64 << 20, PidsLimit: 50, ShmSize: 8 << 20, ReadOnlyRoot: true,
 		Tmpfs: []*agboxv1.TmpfsSpec{{Target: "/scratch", Size: 1 << 20}}, Hostname: "box.test",
 		ExtraHosts: map[string]string{"registry.test": "192.0.2.7"}, CapAdd: []string{"NET_RAW"}, WorkingDir: "/workspace",
 	})
@@ -143,10 +143,37 @@ func TestAdditions(t *testing.T) {
 	if host.NanoCPUs != 5e8 || host.Memory != 64<<20 || *host.PidsLimit != 50 || !slices.Equal(host.CapAdd, []string{"CAP_NET_RAW"}) || !slices.Equal(host.CapDrop, []string{"CAP_MKNOD"}) || host.Privileged {
 		t.Errorf("the engine holds %+v", host)
 	}
+	if found.State.Health != nil {
+		t.Errorf("the engine runs the image's health check in the primary, as root: %+v", found.State.Health)
+	}
 	if end, _, _ := d.Exec(id, "sh", "-c", "i=0; while [ $i -lt 80 ]; do sleep 5 & i=$((i+1)); done; true"); end.ExitCode == 0 {
 		t.Error("80 processes started under a limit of 50")
 	}
 	d.Delete(id)
+}
+
+// TestTmpfs: memory is writable for the user of execs wherever it is mounted, also over what the image or the engine has
+// there, whose mode the engine gives it; and again after a resume.
+func TestTmpfs(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{Tmpfs: []*agboxv1.TmpfsSpec{{Target: "/workspace"}, {Target: "/home/agbox"}, {Target: "/new"}}})
+	look := func() {
+		t.Helper()
+		const script = "touch /workspace/x /home/agbox/x /new/x && stat -c '%U %a' /workspace /home/agbox /new"
+		if _, stdout, stderr := d.Exec(id, "sh", "-c", script); stdout != "agbox 1777\nroot 1777\nroot 1777\n" {
+			t.Errorf("%q, %s", stdout, stderr)
+		}
+	}
+	look()
+	stop(t, d, id)
+	if _, err := d.ResumeSandbox(t.Context(), &agboxv1.ResumeSandboxRequest{SandboxId: id}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: id, States: []agboxv1.SandboxState{ready}}); err != nil {
+		t.Fatal(err)
+	}
+	look()
 }
 
 // TestDiskLimitUnsupported: this engine's storage cannot, and a person hears so.

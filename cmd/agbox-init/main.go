@@ -3,7 +3,7 @@
 // how they ended; it reaps what nobody else waits for and ends the sandbox when it is told to.
 //
 //	agbox-init [--socket=/.agbox/run/s] [--user=U[:G]] [--image-user=U[:G]] [--workdir=/workspace]
-//	           [--workspace-volume] [--stop-grace=2s] [--entrypoint-words=N] [-- ENTRYPOINT... COMMAND...]
+//	           [--own-workspace] [--tmpfs=PATH]... [--stop-grace=2s] [--entrypoint-words=N] [-- ENTRYPOINT... COMMAND...]
 //	agbox-init handover [-- COMMAND...]
 //	agbox-init file ACTION PATH...
 //	agbox-init relay --socket=PATH --logs=DIRECTORY --state=DIRECTORY
@@ -46,7 +46,8 @@ type options struct {
 	user       string
 	imageUser  string
 	workdir    string
-	volume     bool // the workspace is a volume of its own
+	own        bool     // what is mounted on the workspace is the sandbox's own
+	tmpfs      []string // where memory is mounted
 	stopGrace  time.Duration
 	entrypoint []string
 	command    []string
@@ -104,8 +105,10 @@ func parseOptions(args []string) (o options, problem string) {
 			o.imageUser = value
 		case "--workdir":
 			o.workdir = value
-		case "--workspace-volume":
-			o.volume = true
+		case "--own-workspace":
+			o.own = true
+		case "--tmpfs":
+			o.tmpfs = append(o.tmpfs, value)
 		case "--stop-grace":
 			d, err := time.ParseDuration(value)
 			if err != nil || d < 0 {

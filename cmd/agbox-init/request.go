@@ -15,8 +15,10 @@ func (s *sandbox) receive(r received) {
 	case nil:
 		s.greet(r.from)
 	case *initproto.Boot:
+		s.makePlaces()
 		s.startPrimary(r.fds)
 	case *initproto.Exec:
+		s.makePlaces()
 		s.exec(m, r.fds)
 	case *initproto.Cancel:
 		if e := s.execs[m.ID]; e != nil {

@@ -29,9 +29,10 @@ type sandbox struct {
 	children  chan os.Signal
 	signals   chan os.Signal
 
-	daemon *session // nil until the first connection
-	booted bool
-	boot   initproto.BootStatus
+	daemon     *session // nil until the first connection
+	placesMade bool     // those where commands work
+	booted     bool
+	boot       initproto.BootStatus
 
 	execs   map[string]*execution // running, or ended and not acknowledged
 	running map[*execution]struct{}
@@ -71,12 +72,6 @@ func (s *sandbox) run() {
 	}
 	root, _ := s.users.lookup("0")
 	s.rootHome = root.home
-	if a, problem := s.account(""); problem == nil {
-		prepareWorkspace(workspace, s.volume, a)
-		prepareWorkdir(s.workdir, a)
-	} else {
-		warn(problem.message)
-	}
 	if len(s.entrypoint) > 0 {
 		if listener, err := listenHandover(); err != nil {
 			warn("handover socket: " + err.Error())

@@ -10,16 +10,54 @@ import (
 // workspace is where commands start when nobody says otherwise. It is there in every sandbox, and the user's.
 const workspace = "/workspace"
 
-// prepareWorkspace creates the workspace and gives it to the user, unless something is mounted on it that is not its own
-// volume. What fails is only said: a read-only root and missing capabilities are no reason not to start.
-func prepareWorkspace(dir string, volume bool, a account) {
+// makePlaces makes the places where commands work. It is done before the first of them and no earlier: until the daemon asks
+// for one, it has not seen that what is mounted is what was accepted.
+func (s *sandbox) makePlaces() {
+	if s.placesMade {
+		return
+	}
+	s.placesMade = true
+	for _, dir := range s.tmpfs {
+		openMemory(dir)
+	}
+	a, problem := s.account("")
+	if problem != nil {
+		warn(problem.message)
+		return
+	}
+	prepareWorkspace(workspace, s.own, a)
+	prepareWorkdir(s.workdir, a)
+}
+
+// openMemory lets every user write to the memory that is mounted on dir: an engine gives it the mode of the directory that
+// it covers.
+func openMemory(dir string) {
+	fd, err := syscall.Open(dir, syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err == nil {
+		var fs syscall.Statfs_t
+		if err = syscall.Fstatfs(fd, &fs); err == nil && fs.Type == tmpfsMagic {
+			err = syscall.Fchmod(fd, 0o1777)
+		}
+		syscall.Close(fd)
+	}
+	if err != nil {
+		warn("memory on " + dir + " not opened to all users: " + err.Error())
+	}
+}
+
+// tmpfsMagic is the kernel's TMPFS_MAGIC.
+const tmpfsMagic = 0x01021994
+
+// prepareWorkspace creates the workspace and gives it to the user, unless something is mounted on it that is not the
+// sandbox's own. What fails is only said: a read-only root and missing capabilities are no reason not to start.
+func prepareWorkspace(dir string, own bool, a account) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		warn("working directory not created: " + err.Error())
 		return
 	}
 	var st syscall.Stat_t
 	if syscall.Lstat(dir, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFDIR ||
-		st.Uid == a.uid && st.Gid == a.gid || !volume && mountedOn(dir) {
+		st.Uid == a.uid && st.Gid == a.gid || !own && mountedOn(dir) {
 		return
 	}
 	give(dir, a)

@@ -38,6 +38,8 @@ const (
 	EntrypointExits Variant = "entrypoint-exits"
 	// EntrypointStays is Busybox with an entrypoint that prints "entrypoint: waiting" and never hands over.
 	EntrypointStays Variant = "entrypoint-stays"
+	// HealthChecked is Busybox with a health check that writes the uid it runs as to /checked, every second.
+	HealthChecked Variant = "healthchecked"
 )
 
 // TinyImage makes sure that the engine has the image and returns its reference. It needs Debian's

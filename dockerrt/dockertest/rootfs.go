@@ -57,7 +57,7 @@ func content(v Variant) (rootfs []byte, changes []string, err error) {
 		return r.close(), []string{binPath, `CMD ["probe", "sleep", "24h"]`}, nil
 	case RootOnly, ImageUser, EntrypointPrepares:
 		err = r.busybox("", "")
-	case Busybox, EntrypointExits, EntrypointStays:
+	case Busybox, EntrypointExits, EntrypointStays, HealthChecked:
 		r.dir("home/agbox", 0o755, 1000)
 		err = r.busybox(passwdAgbox, groupAgbox)
 	default:
@@ -71,8 +71,11 @@ func content(v Variant) (rootfs []byte, changes []string, err error) {
 		r.file("entrypoint", []byte(script), 0o755)
 		changes = append(changes, entrypoint)
 	}
-	if v == ImageUser {
+	switch v {
+	case ImageUser:
 		changes = append(changes, "USER 1234")
+	case HealthChecked:
+		changes = append(changes, "HEALTHCHECK --interval=1s CMD id -u > /checked")
 	}
 	return r.close(), changes, nil
 }
