@@ -84,6 +84,14 @@ func (d *Docker) createSnapshot(ctx context.Context, want actors.Snapshot) (acto
 	if err != nil {
 		return want, err
 	}
+	if primary.State.Running && !primary.State.Paused {
+		// The engine's commit pauses the container, and no timeout of an exec goes on meanwhile.
+		if err := d.freeze(ctx, want.SandboxId); err != nil {
+			d.tellThawed(want.SandboxId)
+			return want, fmt.Errorf("cannot halt the clocks of sandbox %s: %w", want.SandboxId, err)
+		}
+		defer d.tellThawed(want.SandboxId)
+	}
 	want.SizeBytes, err = d.commit(ctx, primary, base, image, labels)
 	return want, err
 }

@@ -21,8 +21,10 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	dockerimage "github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -191,6 +193,32 @@ func TestSnapshotConfig(t *testing.T) {
 				t.Errorf("it is found as %v, %v; it was made as %v", found, err, again)
 			}
 		})
+	}
+}
+
+// TestSnapshotHaltsClocks: however long the engine's commit takes, it is nothing of an exec's timeout.
+func TestSnapshotHaltsClocks(t *testing.T) {
+	s := newSite(t)
+	d := s.start()
+	id, spec := s.config.Instance, &agboxv1.CreateSpec{Image: dockertest.TinyImage(t, s.engine, dockertest.Busybox)}
+	s.sandbox(d, id, spec)
+	ended := make(chan lifecycle.ExecResult, 1)
+	s.proxy.OnCall(func(call proxy.Call, phase proxy.Phase) {
+		if phase != proxy.Before || !strings.HasSuffix(call.Path, "/commit") {
+			return
+		}
+		result, err := d.Exec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, ExecId: "exec-1",
+			Command: []string{"sleep", "0.5"}, Timeout: durationpb.New(50 * time.Millisecond)})
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- result
+	})
+	if _, err := d.CreateSnapshot(t.Context(), wanted(id, "Snapshot-1", spec)); err != nil {
+		t.Fatal(err)
+	}
+	if result := <-ended; result.Resources.GetTimedOut() || result.ExitCode != 0 {
+		t.Errorf("the exec ended as %v", result)
 	}
 }
 
