@@ -9,5 +9,6 @@
 //	exec-logs/<id>/<exec>.stdout.log, .stderr.log   output, in the sandbox at /var/log/agents-sandbox (read-only)
 //	exec-logs/<id>/_primary.stdout.log, .stderr.log output of the image's entrypoint
 //	exec-results/<id>/<exec>                        how the exec ended, written by agbox-init
+//	operation-logs/<id>/log, older                  what was done for the sandbox; no sandbox sees it
 //	run/<id>/s                                      the socket that agbox-init connects to, in the sandbox at /.agbox/run
 package dockerrt

@@ -64,6 +64,7 @@ type Docker struct {
 	images  *image.Store
 	links   links
 	inputs  inputs
+	oplogs  oplogs
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
 	relays  bool // what is made is for TransportEngine

@@ -17,6 +17,11 @@ func (l layout) logs(sandboxID string) string { return filepath.Join(l.root, "ex
 func (l layout) results(sandboxID string) string {
 	return filepath.Join(l.root, "exec-results", sandboxID)
 }
+
+// oplog is outside of all that is mounted.
+func (l layout) oplog(sandboxID string) string {
+	return filepath.Join(l.root, "operation-logs", sandboxID)
+}
 func (l layout) run(sandboxID string) string    { return filepath.Join(l.root, "run", sandboxID) }
 func (l layout) socket(sandboxID string) string { return filepath.Join(l.run(sandboxID), "s") }
 
@@ -119,5 +124,5 @@ func (l layout) openRecord(sandboxID, execID string) (*os.File, error) {
 func (l layout) removeRun(sandboxID string) error { return os.RemoveAll(l.run(sandboxID)) }
 
 func (l layout) removeHistory(sandboxID string) error {
-	return errors.Join(os.RemoveAll(l.logs(sandboxID)), os.RemoveAll(l.results(sandboxID)))
+	return errors.Join(os.RemoveAll(l.logs(sandboxID)), os.RemoveAll(l.results(sandboxID)), os.RemoveAll(l.oplog(sandboxID)))
 }

@@ -90,7 +90,7 @@ func TestObjects(t *testing.T) {
 		}
 	}
 	for path, mode := range map[string]os.FileMode{
-		"exec-logs": 0o700, "exec-logs/" + id: 0o755, "exec-results": 0o700, "run": 0o700,
+		"exec-logs": 0o700, "exec-logs/" + id: 0o755, "exec-results": 0o700, "run": 0o700, "operation-logs": 0o700, "operation-logs/" + id: 0o700,
 	} {
 		if info, err := os.Stat(filepath.Join(dir, path)); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s has mode %v, %v; want %v", path, info.Mode(), err, mode)
@@ -126,7 +126,7 @@ func TestObjects(t *testing.T) {
 	if err := errors.Join(d.Remove(ctx, id), d.Forget(id)); err != nil {
 		t.Errorf("a removal of what is gone: %v", err)
 	}
-	for _, parent := range []string{"exec-logs", "exec-results"} {
+	for _, parent := range []string{"exec-logs", "exec-results", "operation-logs"} {
 		if left, _ := os.ReadDir(filepath.Join(dir, parent)); len(left) != 0 {
 			t.Errorf("%s still holds %v", parent, left)
 		}

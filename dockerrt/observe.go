@@ -57,7 +57,7 @@ func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 func (l layout) histories() ([]string, error) {
 	var ids []string
 	seen := map[string]bool{}
-	for _, parent := range []string{l.logs(""), l.results("")} {
+	for _, parent := range []string{l.logs(""), l.results(""), l.oplog("")} {
 		entries, err := os.ReadDir(parent)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("dockerrt: cannot list logs: %w", err)
@@ -76,7 +76,7 @@ func (l layout) histories() ([]string, error) {
 func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (actors.Observation, error) {
 	seen, err := d.observe(ctx, sandboxID, spec)
 	if err == nil && seen.Cause != "" {
-		d.tell(sandboxID, "observe", seen.Cause)
+		d.note(sandboxID, "observe", seen.Cause)
 	}
 	return seen, reached(err)
 }

@@ -58,7 +58,7 @@ func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 }
 
 func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (started actors.Started, err error) {
-	d.openStory(sandboxID)
+	d.openOperationLog(sandboxID)
 	ctx = d.tellingOf(ctx, sandboxID, "create", spec)
 	defer step(ctx, "ready", "sandbox")(&err)
 	report(lifecycle.Preparing{Phase: "materialize"})

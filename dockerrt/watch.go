@@ -3,6 +3,7 @@ package dockerrt
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -13,15 +14,24 @@ import (
 )
 
 // Watch implements actors.Runtime. Docker keeps only 256 events to look back on, and may have lost its own
-// connection to us at any moment, so each reconnect counts as a gap.
+// connection to us at any moment, so each reconnect counts as a gap. Whoever reads the events never waits for a disk.
 func (d *Docker) Watch(ctx context.Context, since time.Time, watcher actors.Watcher) {
+	told := make(chan entry, maxTold)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for e := range told {
+			d.appendEntry(e)
+		}
+	})
+	defer writer.Wait()
+	defer close(told)
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
 			watcher.Missed()
 		}
-		err := d.follow(ctx, &since, watcher, wait.Reset)
+		err := d.follow(ctx, &since, watcher, told, wait.Reset)
 		if ctx.Err() != nil {
 			return
 		}
@@ -34,9 +44,13 @@ func (d *Docker) Watch(ctx context.Context, since time.Time, watcher actors.Watc
 	}
 }
 
+// maxTold is how many lines for operation logs wait for the disk at most: what 256 sandboxes tell that end at once, with three
+// services each.
+const maxTold = 1024
+
 // follow delivers events until the stream ends. Docker does not let networks be selected by label, so that everybody's
 // are read; Docker wants its events read in any case.
-func (d *Docker) follow(ctx context.Context, since *time.Time, watcher actors.Watcher, alive func()) error {
+func (d *Docker) follow(ctx context.Context, since *time.Time, watcher actors.Watcher, told chan<- entry, alive func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	filter := filters.NewArgs(
@@ -51,7 +65,7 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher actors.Wa
 			alive()
 			at := time.Unix(0, m.TimeNano)
 			if at.After(*since) { // the one of then is delivered again
-				d.tellEvent(m)
+				d.tellEvent(m, told)
 			}
 			*since = at
 			d.deliver(m, watcher)
@@ -79,16 +93,24 @@ func (d *Docker) deliver(m events.Message, watcher actors.Watcher) {
 	}
 }
 
-// tellEvent has the end of a container, and a change of a service's health, in the sandbox's story.
-func (d *Docker) tellEvent(m events.Message) {
+// tellEvent has the end of a container, and a change of a service's health, recorded in the sandbox's operation log.
+func (d *Docker) tellEvent(m events.Message, told chan<- entry) {
 	labels := m.Actor.Attributes
 	if m.Type != events.ContainerEventType || labels[labelInstance] != d.config.Instance {
 		return
 	}
-	switch sandboxID := labels[labelSandbox]; {
+	var text string
+	switch {
 	case m.Action == events.ActionDie:
-		d.tell(sandboxID, "engine", "container "+labels["name"]+" ended with exit code "+labels["exitCode"])
+		text = "container " + labels["name"] + " ended with exit code " + labels["exitCode"]
 	case strings.HasPrefix(string(m.Action), string(events.ActionHealthStatus)):
-		d.tell(sandboxID, "engine", "service "+labels[labelService]+": "+string(m.Action))
+		text = "service " + labels[labelService] + ": " + string(m.Action)
+	default:
+		return
+	}
+	select {
+	case told <- newEntry(labels[labelSandbox], "engine", text):
+	default:
+		d.log.Warn("a line is missing in a sandbox's operation log: the disk is too slow", "sandbox_id", labels[labelSandbox], "line", text)
 	}
 }

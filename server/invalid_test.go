@@ -204,7 +204,7 @@ func nothingCreated(t *testing.T, d *servertest.Daemon, id string) {
 		t.Errorf("refused creates left %v, %v", list, err)
 	}
 	dockertest.Leftovers(t, d.Engine, id)
-	for _, kind := range []string{"exec-logs", "exec-results", "run"} {
+	for _, kind := range []string{"exec-logs", "exec-results", "operation-logs", "run"} {
 		if _, err := os.Lstat(filepath.Join(d.Dir(), kind, id)); !os.IsNotExist(err) {
 			t.Errorf("a refused create made a directory in %s: %v", kind, err)
 		}

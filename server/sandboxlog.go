@@ -30,9 +30,9 @@ const (
 
 // sandboxLogs is what the runtime keeps of a sandbox beside the output of its execs.
 type sandboxLogs interface {
-	// Story returns the host paths of what the runtime tells of the sandbox. At the second path comes a new file when
-	// what is there becomes the first, of which there need not be any.
-	Story(sandboxID string) (older, newer string)
+	// OperationLog returns the host paths of what the runtime tells of the sandbox. At the second path comes a new file
+	// when what is there becomes the first, of which there need not be any.
+	OperationLog(sandboxID string) (older, newer string)
 	// ServiceLog calls send with what the service has written up to now, or with follow until it ends, from tail bytes
 	// before the present end. found is false for one that has no container.
 	ServiceLog(ctx context.Context, sandboxID, service string, tail *uint64, follow bool, send func(stream string, data []byte) error) (found bool, err error)
@@ -201,7 +201,7 @@ func (l *sandboxLog) story() error {
 
 // openStory opens both halves of the story, at the first bytes to send.
 func (l *sandboxLog) openStory() (older, newer *tail, err error) {
-	olderPath, newerPath := l.server.runtime.Story(l.req.SandboxId)
+	olderPath, newerPath := l.server.runtime.OperationLog(l.req.SandboxId)
 	for {
 		older, newer = newTail(olderPath, l.send), newTail(newerPath, l.send)
 		sizes := [2]int64{}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -63,8 +64,9 @@ func TestStory(t *testing.T) {
 	if got := storyOf(t, d, id); !strings.HasPrefix(got, follower.got[""].String()[:100]) {
 		t.Errorf("the follower has read %q of %q", follower.got[""], got)
 	}
-	if end, _, _ := d.Exec(id, "cat", "/var/log/agents-sandbox/_story.log"); end.ExitCode == 0 {
-		t.Error("the sandbox's user reads the story")
+	lockAll(t, filepath.Join(d.Dir(), "exec-logs", id), filepath.Join(d.Dir(), "run", id))
+	if _, seen, _ := d.Exec(id, "ls", "-AR", "/var/log/agents-sandbox", "/.agbox"); strings.Contains(seen, "story") || strings.Contains(seen, "older") {
+		t.Errorf("the sandbox sees %s", seen)
 	}
 	for _, change := range []struct {
 		ask func() error
@@ -130,6 +132,33 @@ func TestStory(t *testing.T) {
 	}
 	if got := readSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, TailBytes: tail(1)}).end()[""]; got != "\n" {
 		t.Errorf("the last byte is %q", got)
+	}
+}
+
+// lockAll locks the directories and all files in them, as whoever sees them in a sandbox can.
+func lockAll(t *testing.T, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths := []string{dir}
+		for _, entry := range entries {
+			if entry.Type().IsRegular() {
+				paths = append(paths, filepath.Join(dir, entry.Name()))
+			}
+		}
+		for _, path := range paths {
+			file, err := os.Open(path)
+			if err == nil {
+				t.Cleanup(func() { file.Close() })
+				err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+			}
+			if err != nil {
+				t.Fatalf("%s cannot be locked: %v", path, err)
+			}
+		}
 	}
 }
 
@@ -199,7 +228,7 @@ func TestStoryFollower(t *testing.T) {
 
 	follower := readSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Follow: true})
 	second := readSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Follow: true})
-	path := filepath.Join(d.Dir(), "exec-logs", id, "_story.log")
+	path := filepath.Join(d.Dir(), "operation-logs", id, "log")
 	write := func(text string) {
 		t.Helper()
 		file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
@@ -278,7 +307,7 @@ func TestStoryIsNobodysFailure(t *testing.T) {
 	const id = "no-story"
 	_, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{Image: d.Image, Lazy: true}})
 	if err == nil { // what no sandbox is known for would be removed
-		err = os.MkdirAll(filepath.Join(d.Dir(), "exec-logs", id, "_story.log"), 0o755)
+		err = os.MkdirAll(filepath.Join(d.Dir(), "operation-logs", id, "log"), 0o755)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +316,7 @@ func TestStoryIsNobodysFailure(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	err = readSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id}).next()
-	refused(t, err, codes.Internal, "INTERNAL", "", "_story.log is d")
+	refused(t, err, codes.Internal, "INTERNAL", "", "log is d")
 	d.Delete(id)
 }
 

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Story returns paths at which there is nothing.
-func (r *Runtime) Story(sandboxID string) (older, newer string) {
-	path := fmt.Sprintf("/logs/%s/_story", sandboxID)
-	return path + ".older.log", path + ".log"
+// OperationLog returns paths at which there is nothing.
+func (r *Runtime) OperationLog(sandboxID string) (older, newer string) {
+	path := fmt.Sprintf("/operation-logs/%s/", sandboxID)
+	return path + "older", path + "log"
 }
 
 // ServiceLog is that of a service that has written nothing; there is none in a sandbox that does not run.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,21 +12,27 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/docker/docker/api/types/events"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// TestStoryBound: however many write at once, lines stay whole, those of one writer in order and without gaps but for
+// TestOperationLogBound: however many write at once, lines stay whole, those of one writer in order and without gaps but for
 // what was dropped, which is said, and both files together hold 1 MiB at most.
-func TestStoryBound(t *testing.T) {
+func TestOperationLogBound(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	older, newer := filepath.Join(dir, olderStoryName), filepath.Join(dir, storyName)
+	older, newer := filepath.Join(dir, olderOplogName), filepath.Join(dir, oplogName)
 	const writers, lines = 8, 2500
+	var turns oplogs
 	var group sync.WaitGroup
 	for w := range writers {
 		group.Go(func() {
 			for i := range lines {
-				if err := appendStory(older, newer, fmt.Sprintf("%d %d %s\n", w, i, strings.Repeat("x", 150))); err != nil {
+				unlock := turns.lock("box")
+				err := appendLine(older, newer, fmt.Sprintf("%d %d %s\n", w, i, strings.Repeat("x", 150)))
+				unlock()
+				if err != nil {
 					t.Error(err)
 					return
 				}
@@ -35,6 +40,9 @@ func TestStoryBound(t *testing.T) {
 		})
 	}
 	group.Wait()
+	if len(turns.in) != 0 {
+		t.Errorf("left are %v", turns.in)
+	}
 	text, err := os.ReadFile(newer)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +54,7 @@ func TestStoryBound(t *testing.T) {
 	last, dropped := map[string]int{}, 0
 	for _, path := range []string{older, newer} {
 		text, err := os.ReadFile(path)
-		if err != nil || len(text) > storyHalf || len(text) < storyHalf/2 && path == older {
+		if err != nil || len(text) > oplogHalf || len(text) < oplogHalf/2 && path == older {
 			t.Fatalf("%s has %d bytes, %v", path, len(text), err)
 		}
 		for line := range strings.Lines(string(text)) {
@@ -70,8 +78,8 @@ func TestStoryBound(t *testing.T) {
 	}
 }
 
-// TestStoryLine: one line whatever is told, and nothing secret in what others said.
-func TestStoryLine(t *testing.T) {
+// TestOperationLogLine: one line whatever is told, and nothing secret in what others said.
+func TestOperationLogLine(t *testing.T) {
 	t.Parallel()
 	d := &Docker{layout: layout{t.TempDir()}, log: slog.New(slog.DiscardHandler)}
 	spec := &agboxv1.CreateSpec{
@@ -84,15 +92,15 @@ func TestStoryLine(t *testing.T) {
 	if entries, err := os.ReadDir(d.layout.root); err != nil || len(entries) != 0 {
 		t.Fatalf("there are %v, %v", entries, err)
 	}
-	d.openStory("box")
+	d.openOperationLog("box")
 	failed := errors.New("hook \"psql -c \\\"grant\\\"\" said\n\x1b[31mtoken-of-mine-too, 12, token-of-mine\x00 hunter\"2\n\n")
 	step(ctx, "made", "network %s", "n")(&failed)
 	given := context.Canceled
 	step(ctx, "made", "container")(&given)
 	step(ctx, "up", "all")(new(error))
-	tell(ctx, "%s", strings.Repeat("é", storyLine))
+	tell(ctx, "%s", strings.Repeat("é", oplogLine))
 	tell(t.Context(), "nobody's")
-	_, path := d.Story("box")
+	_, path := d.OperationLog("box")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -114,21 +122,35 @@ func TestStoryLine(t *testing.T) {
 	}
 }
 
-// TestStoryFile: nothing but a file of its own is written to, and a line that finds no room leaves no part.
-func TestStoryFile(t *testing.T) {
+// TestEventsWaitForNoDisk: what Docker tells is taken in, and passed on, while operation logs cannot be written, however many
+// lines wait for them; a line that finds no directory is nobody's.
+func TestEventsWaitForNoDisk(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	older, newer, target := filepath.Join(dir, olderStoryName), filepath.Join(dir, storyName), filepath.Join(dir, "target")
-	if err := errors.Join(os.WriteFile(target, []byte("text"), 0o600), os.Symlink(target, newer)); err != nil {
-		t.Fatal(err)
+	d := &Docker{layout: layout{t.TempDir()}, log: slog.New(slog.DiscardHandler), config: Config{Instance: "mine"}}
+	d.openOperationLog("box")
+	unlock := d.oplogs.lock("box")
+	told := make(chan entry, 2)
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for e := range told {
+			d.appendEntry(e)
+		}
+	})
+	for range 10 {
+		for _, id := range []string{"box", "gone"} {
+			d.tellEvent(events.Message{Type: events.ContainerEventType, Action: events.ActionDie, Actor: events.Actor{Attributes: map[string]string{
+				labelInstance: "mine", labelSandbox: id, "name": "c", "exitCode": "7"}}}, told)
+		}
 	}
-	if err := appendStory(older, newer, "line\n"); err == nil {
-		t.Error("a link was followed")
+	close(told)
+	unlock()
+	writer.Wait()
+	_, path := d.OperationLog("box")
+	text, err := os.ReadFile(path)
+	if n := strings.Count(string(text), "engine: container c ended with exit code 7\n"); err != nil || n == 0 {
+		t.Errorf("it tells %q, %v", text, err)
 	}
-	if text, err := os.ReadFile(target); err != nil || string(text) != "text" {
-		t.Errorf("its target is %q, %v", text, err)
-	}
-	if err := appendStory(filepath.Join(dir, "none", "a"), filepath.Join(dir, "none", "b"), "line\n"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without a directory: %v", err)
+	if entries, err := os.ReadDir(d.layout.oplog("")); err != nil || len(entries) != 1 {
+		t.Errorf("there are logs of %v, %v", entries, err)
 	}
 }
