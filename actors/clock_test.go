@@ -1,6 +1,8 @@
 package actors_test
 
 import (
+	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -65,4 +67,47 @@ func TestClockStepsForward(t *testing.T) {
 			t.Errorf("the one to be restarted is %v", phase)
 		}
 	})
+}
+
+// TestResumeAfterItsTime: what would be stopped at once is refused, and goes on once it was given time.
+func TestResumeAfterItsTime(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.create("box-1", &agboxv1.CreateSpec{Image: "image", MaxDuration: durationpb.New(time.Hour), OnExpiry: "stop"})
+		pass(time.Hour)
+		for _, command := range []lifecycle.Command{lifecycle.Resume{}, w.unchanged("box-1", lifecycle.Resume{})} {
+			if _, err := w.system.Request(t.Context(), "box-1", command); !errors.Is(err, lifecycle.ErrInvalidState) || !strings.Contains(err.Error(), "extend") {
+				t.Errorf("%T: %v", command, err)
+			}
+		}
+		more := time.Now().Add(time.Hour)
+		w.request("box-1", lifecycle.Extend{ExpiresAt: &more})
+		w.request("box-1", lifecycle.Resume{})
+		w.expect("box-1", "ACCEPTED PREPARING READY STOP_REQUESTED STOPPED EXTENDED ACCEPTED READY")
+	})
+}
+
+// TestIdleDeadlineIsShown where there is one.
+func TestIdleDeadlineIsShown(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.config.IdleTTL = time.Minute
+		w.runtime.Run = w.runtime.UntilCancelled
+		w.restart()
+		for id, command := range map[string][]string{"box-1": nil, "box-2": {"serve"}} {
+			w.create(id, &agboxv1.CreateSpec{Image: "image", Command: command})
+			view, err := w.system.Sandbox(id)
+			if err != nil || view.IdleAt.IsZero() != (command != nil) {
+				t.Errorf("%s is idle at %v, %v", id, view.IdleAt, err)
+			}
+		}
+	})
+}
+
+// unchanged is the command for a sandbox that is still as it is now.
+func (w *world) unchanged(id string, command lifecycle.Command) lifecycle.Command {
+	w.t.Helper()
+	view, err := w.system.Sandbox(id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return lifecycle.Unchanged{Phase: view.State.Phase, Since: view.State.ChangedAt, Then: command}
 }

@@ -38,8 +38,8 @@ func deadline(config Config, state lifecycle.State, e *entry) (at time.Time, com
 			at, command = when, what
 		}
 	}
-	if idle := idleTTL(config, state, spec); idle > 0 && state.Idle() && (state.CommandEnded || len(spec.GetCommand()) == 0) {
-		consider(state.ActiveAt.Add(idle), onIdle(spec))
+	if at := idleAt(config, state, spec); !at.IsZero() {
+		consider(at, onIdle(spec))
 	}
 	if state.Phase == lifecycle.Stopped && config.CleanupTTL > 0 {
 		consider(state.ChangedAt.Add(config.CleanupTTL), lifecycle.Delete{Reason: lifecycle.ReasonCleanupTTL})
@@ -78,6 +78,15 @@ func idleTTL(config Config, state lifecycle.State, spec *agboxv1.CreateSpec) tim
 		return spec.GetIdleTtl().AsDuration()
 	}
 	return config.IdleTTL
+}
+
+// idleAt is when the sandbox has been idle for too long, zero for never. Its own command is work as long as it runs.
+func idleAt(config Config, state lifecycle.State, spec *agboxv1.CreateSpec) time.Time {
+	idle := idleTTL(config, state, spec)
+	if idle <= 0 || !state.Idle() || len(spec.GetCommand()) > 0 && !state.CommandEnded {
+		return time.Time{}
+	}
+	return state.ActiveAt.Add(idle)
 }
 
 func onIdle(spec *agboxv1.CreateSpec) lifecycle.Command {

@@ -77,12 +77,9 @@ type View struct {
 
 func (s *System) view(e *entry, state lifecycle.State) View {
 	spec := e.spec
-	v := View{Spec: spec, State: state, LeaseEndsAt: e.leaseEnd(state)}
+	v := View{Spec: spec, State: state, LeaseEndsAt: e.leaseEnd(state), IdleAt: idleAt(s.config, state, spec)}
 	if state.Phase != lifecycle.Deleting && state.Phase != lifecycle.Deleted {
 		v.ExpiresAt = expiry(state, spec)
-	}
-	if idle := idleTTL(s.config, state, spec); idle > 0 && state.Idle() {
-		v.IdleAt = state.ActiveAt.Add(idle)
 	}
 	return v
 }

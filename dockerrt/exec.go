@@ -185,9 +185,14 @@ func outcome(r initproto.Result) lifecycle.ExecResult {
 		result.State = agboxv1.ExecState_EXEC_STATE_FAILED
 	case r.Cancelled && !r.TimedOut:
 		result.State = agboxv1.ExecState_EXEC_STATE_CANCELLED
+	case r.TimedOut && result.ExitCode == 0: // a handler of TERM may have ended it so
+		result.ExitCode = exitTimedOut
 	}
 	return result
 }
+
+// exitTimedOut is the exit code of timeout(1), for what a timeout ended and that does not say so itself.
+const exitTimedOut = 124
 
 func resources(r initproto.Result) *agboxv1.ExecResources {
 	if r.Started.IsZero() || r.ErrorCode != "" {

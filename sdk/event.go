@@ -71,6 +71,8 @@ type Event struct {
 	ExecState ExecState
 	ExitCode  int // 128+N where signal N ended the command
 	Signal    int
+	TimedOut  bool // of an exec: its own timeout ended it
+	OOM       bool // of an exec: the kernel killed it for want of memory
 	StartedAt time.Time
 	EndedAt   time.Time
 
@@ -189,6 +191,8 @@ func eventOf(p *agboxv1.SandboxEvent) Event {
 		ExecState: execStateOf(exec.GetExecState()),
 		ExitCode:  int(exec.GetExitCode()),
 		Signal:    int(exec.GetSignal()),
+		TimedOut:  exec.GetResources().GetTimedOut(),
+		OOM:       exec.GetResources().GetOom(),
 		StartedAt: timeOf(exec.GetStartedAt()),
 		EndedAt:   timeOf(exec.GetEndedAt()),
 		// Only one of these is set.

@@ -31,6 +31,9 @@ type Exec struct {
 	Env       map[string]string
 	ExitCode  int // 128+N where signal N ended the command
 	Signal    int
+	// TimedOut: its own timeout ended it, whatever the exit code says. OOM: the kernel killed it for want of memory.
+	TimedOut  bool
+	OOM       bool
 	StartedAt time.Time
 	EndedAt   time.Time
 	// Files on this host that hold the output; they grow while the command runs.
@@ -172,6 +175,7 @@ func (e *Exec) apply(event Event) {
 		return
 	}
 	e.ExitCode, e.Signal = event.ExitCode, event.Signal
+	e.TimedOut, e.OOM = event.TimedOut, event.OOM
 	e.ErrorCode, e.ErrorMessage = event.ErrorCode, event.ErrorMessage
 	e.EndedAt = event.EndedAt
 	if !event.StartedAt.IsZero() {
@@ -189,6 +193,8 @@ func execOf(p *agboxv1.ExecStatus) Exec {
 		Env:               p.GetEnvOverrides(),
 		ExitCode:          int(p.GetExitCode()),
 		Signal:            int(p.GetSignal()),
+		TimedOut:          p.GetResources().GetTimedOut(),
+		OOM:               p.GetResources().GetOom(),
 		StartedAt:         timeOf(p.GetStartedAt()),
 		EndedAt:           timeOf(p.GetEndedAt()),
 		StdoutPath:        p.GetStdoutLogPath(),

@@ -14,6 +14,8 @@ const defaultMaxOutput = 64 << 20
 type RunResult struct {
 	ExitCode int // 128+N where signal N ended the command
 	Signal   int
+	TimedOut bool // WithTimeout ended it, whatever the exit code says
+	OOM      bool // the kernel killed it for want of memory
 	Stdout   []byte
 	Stderr   []byte
 	Exec     Exec
@@ -32,7 +34,7 @@ func (c *Client) Run(ctx context.Context, sandboxID string, command []string, op
 		return RunResult{}, err
 	}
 	exec, err = c.wait(ctx, exec, call.waiting)
-	result := RunResult{ExitCode: exec.ExitCode, Signal: exec.Signal, Exec: exec}
+	result := RunResult{ExitCode: exec.ExitCode, Signal: exec.Signal, TimedOut: exec.TimedOut, OOM: exec.OOM, Exec: exec}
 	if !exec.Ended() {
 		return result, err
 	}

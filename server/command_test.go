@@ -6,8 +6,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/servertest"
@@ -22,16 +24,18 @@ func TestExecEnds(t *testing.T) {
 		state        agboxv1.ExecState
 		code, signal int32
 		errorCode    string
+		timeout      time.Duration
 	}{
-		"true":           {[]string{"true"}, "", agboxv1.ExecState_EXEC_STATE_FINISHED, 0, 0, ""},
-		"exit code":      {[]string{"sh", "-c", "exit 42"}, "", agboxv1.ExecState_EXEC_STATE_FINISHED, 42, 0, ""},
-		"signal":         {[]string{"sh", "-c", "kill -SEGV $$"}, "", agboxv1.ExecState_EXEC_STATE_FINISHED, 139, 11, ""},
-		"not found":      {[]string{"no-such-command"}, "", agboxv1.ExecState_EXEC_STATE_FAILED, 127, 0, "EXEC_COMMAND_NOT_FOUND"},
-		"not executable": {[]string{"/etc/passwd"}, "", agboxv1.ExecState_EXEC_STATE_FAILED, 126, 0, "EXEC_COMMAND_NOT_EXECUTABLE"},
-		"bad cwd":        {[]string{"true"}, "nowhere", agboxv1.ExecState_EXEC_STATE_FAILED, 126, 0, "EXEC_CWD_INVALID"},
+		"true":           {[]string{"true"}, "", agboxv1.ExecState_EXEC_STATE_FINISHED, 0, 0, "", 0},
+		"exit code":      {[]string{"sh", "-c", "exit 42"}, "", agboxv1.ExecState_EXEC_STATE_FINISHED, 42, 0, "", 0},
+		"signal":         {[]string{"sh", "-c", "kill -SEGV $$"}, "", agboxv1.ExecState_EXEC_STATE_FINISHED, 139, 11, "", 0},
+		"not found":      {[]string{"no-such-command"}, "", agboxv1.ExecState_EXEC_STATE_FAILED, 127, 0, "EXEC_COMMAND_NOT_FOUND", 0},
+		"not executable": {[]string{"/etc/passwd"}, "", agboxv1.ExecState_EXEC_STATE_FAILED, 126, 0, "EXEC_COMMAND_NOT_EXECUTABLE", 0},
+		"bad cwd":        {[]string{"true"}, "nowhere", agboxv1.ExecState_EXEC_STATE_FAILED, 126, 0, "EXEC_CWD_INVALID", 0},
+		"timeout":        {[]string{"sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.01; done"}, "", agboxv1.ExecState_EXEC_STATE_FINISHED, 124, 0, "", 100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			created, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: test.command, Cwd: test.cwd})
+			created, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: test.command, Cwd: test.cwd, Timeout: durationpb.New(test.timeout)})
 			if err != nil {
 				t.Fatal(err)
 			}

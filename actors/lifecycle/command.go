@@ -46,8 +46,9 @@ type (
 	// Create begins a sandbox; one that is Lazy is not made before a Use or a Resume.
 	Create struct{ Lazy bool }
 	// Use begins to make a DORMANT sandbox and means nothing to any other.
-	Use    struct{}
-	Resume struct{}
+	Use struct{}
+	// Resume starts a sandbox again whose time is not over: Expires is when it is, zero for never.
+	Resume struct{ Expires time.Time }
 	// Stop ends every process: those that get TERM have Grace until KILL, nil for the daemon's own. With Force all get
 	// KILL at once, also in a stop that is under way.
 	Stop struct {

@@ -44,7 +44,7 @@ func (d *decision) decide(c Command) error {
 	case Detach:
 		return d.detach()
 	case Resume:
-		return d.resume()
+		return d.resume(c)
 	case Stop:
 		return d.stop(c)
 	case Delete:
@@ -149,12 +149,16 @@ func (d *decision) detach() error {
 	return nil
 }
 
-func (d *decision) resume() error {
+func (d *decision) resume(c Resume) error {
 	if d.state.Phase == Dormant {
 		return d.use()
 	}
 	if d.state.Phase != Stopped {
 		return d.wrongState("resume", "only a STOPPED sandbox can be resumed")
+	}
+	if !c.Expires.IsZero() && !d.now.Before(c.Expires) {
+		return d.wrongState("resume", fmt.Sprintf("its time was over at %s and it would be stopped at once: extend its max_duration first",
+			c.Expires.UTC().Format(time.RFC3339)))
 	}
 	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, Pending, &agboxv1.SandboxPhaseDetails{Phase: Resuming.String()})
 	return nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/docker/go-units"
 
@@ -173,18 +174,22 @@ func (a *app) created(ctx context.Context, c *sdk.Client, box sdk.Sandbox, err e
 	if ctx.Err() != nil {
 		a.say("sandbox %s is still being created", box.ID)
 	}
-	if err == nil && a.json {
-		resp, err := c.Raw().GetSandbox(ctx, &agboxv1.GetSandboxRequest{SandboxId: box.ID})
-		if err != nil {
-			return err
-		}
-		return a.printJSON(&agboxv1.CreateSandboxResponse{Sandbox: resp.GetSandbox()})
-	}
 	if !a.json {
 		fmt.Fprintln(a.out, box.ID)
+		return err
 	}
-	return err
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+	defer cancel()
+	handle := &agboxv1.SandboxHandle{SandboxId: box.ID}
+	resp, unseen := c.Raw().GetSandbox(asking, &agboxv1.GetSandboxRequest{SandboxId: box.ID})
+	if unseen == nil {
+		handle = resp.GetSandbox()
+	}
+	return errors.Join(err, unseen, a.printJSON(&agboxv1.CreateSandboxResponse{Sandbox: handle}))
 }
+
+// lastLook bounds a look at a sandbox whose creation was left.
+const lastLook = 5 * time.Second
 
 func (a *app) readConfig(path string) ([]byte, error) {
 	if path == "-" {

@@ -98,6 +98,7 @@ func eventText(event *agboxv1.SandboxEvent) string {
 	case event.GetEventType() == agboxv1.EventType_EXEC_FINISHED, command != nil:
 		parts = append(parts, fmt.Sprintf("exit %d", exec.GetExitCode()+command.GetExitCode()))
 	}
+	parts = append(parts, remarks(exec.GetResources())...)
 	parts = append(parts,
 		phase.GetErrorCode()+exec.GetErrorCode()+service.GetErrorCode()+command.GetErrorCode(),
 		phase.GetErrorMessage()+exec.GetErrorMessage()+service.GetErrorMessage()+command.GetErrorMessage())

@@ -17,6 +17,7 @@ import (
 
 // Exit codes of exec where the command has none of its own.
 const (
+	exitTimedOut   = 124 // as with timeout(1)
 	exitFault      = 125 // daemon or sandbox at fault, or the result is unknown
 	exitCannotRun  = 126
 	exitNotFound   = 127
@@ -46,7 +47,7 @@ Ctrl-C cancels the command and waits for its end; once more leaves at once.
 With -i it reads what comes in here, to the end; with -t it has a terminal, and with both it is as if it ran
 in this one: each key is its own, but those that detach (ctrl-p,ctrl-q), after which it goes on.
 
-Exit codes: the command's own, 128+N if signal N ended it; 125 if agboxd or the sandbox is at fault,
+Exit codes: the command's own, 128+N if signal N ended it; 124 if its --timeout did; 125 if agboxd or the sandbox is at fault,
 126 if the command cannot be run, 127 if it is not found; 130 after Ctrl-C, 143 after TERM; 137 if
 somebody else cancelled it and its exit code is unknown; 2 for wrong usage.`,
 		Example: `  agbox sandbox exec my-sandbox -- go test ./...

@@ -35,6 +35,18 @@ func (a *app) execsCommand() *cobra.Command {
 	return cmd
 }
 
+// remarks are what an exit code does not tell.
+func remarks(used *agboxv1.ExecResources) []string {
+	var text []string
+	if used.GetTimedOut() {
+		text = append(text, "timed out")
+	}
+	if used.GetOom() {
+		text = append(text, "out of memory")
+	}
+	return text
+}
+
 func (a *app) execs(ctx context.Context, c *sdk.Client, req *agboxv1.ListExecsRequest) error {
 	resp, err := c.Raw().ListExecs(ctx, req)
 	if err != nil {
@@ -53,7 +65,7 @@ func (a *app) execs(ctx context.Context, c *sdk.Client, req *agboxv1.ListExecsRe
 			code, ended = fmt.Sprint(exec.GetExitCode()), timeText(exec.GetEndedAt().AsTime())
 		}
 		rows = append(rows, []string{exec.GetExecId(), exec.GetSandboxId(),
-			strings.TrimPrefix(exec.GetState().String(), "EXEC_STATE_"), code, ended, strings.Join(exec.GetCommand(), " ")})
+			strings.TrimPrefix(exec.GetState().String(), "EXEC_STATE_"), strings.Join(append([]string{code}, remarks(exec.GetResources())...), ", "), ended, strings.Join(exec.GetCommand(), " ")})
 	}
 	if a.json {
 		return nil

@@ -49,11 +49,16 @@ func (s *session) obey(ctx context.Context) {
 
 func (s *session) cancel(ctx context.Context, id string) {
 	err := s.client.CancelExec(ctx, id, sdk.WithWait(false))
-	if err == nil || ctx.Err() != nil || errors.Is(err, sdk.ErrExecAlreadyTerminal) || errors.Is(err, sdk.ErrExecNotRunning) {
+	if err == nil || ctx.Err() != nil || ended(err) {
 		return
 	}
 	s.say("cannot cancel: %v", err)
 	s.leave(s.hit.Load())
+}
+
+// ended reports whether a cancel came too late.
+func ended(err error) bool {
+	return errors.Is(err, sdk.ErrExecAlreadyTerminal) || errors.Is(err, sdk.ErrExecNotRunning)
 }
 
 // refused ends a session whose exec was not accepted, as far as is known.
@@ -75,7 +80,7 @@ func (s *session) end(ctx context.Context, exec sdk.Exec, err error) error {
 		if !exec.Ended() {
 			err = s.client.CancelExec(ctx, exec.ID)
 		}
-		if err != nil && !errors.Is(err, syscall.EPIPE) {
+		if err != nil && !errors.Is(err, syscall.EPIPE) && !ended(err) {
 			s.tell(err)
 		}
 		return &statusError{code: exitBrokenPipe}
@@ -93,6 +98,12 @@ func (s *session) end(ctx context.Context, exec sdk.Exec, err error) error {
 	}
 	if hit != nil {
 		return &statusError{code: hit.code()}
+	}
+	switch {
+	case exec.TimedOut:
+		return &statusError{exitTimedOut, fmt.Errorf("the command ran into its timeout and was ended (exit %d)", exec.ExitCode)}
+	case exec.OOM:
+		s.say("the command was killed: the sandbox has run out of memory; agbox sandbox create --memory gives it more")
 	}
 	if code := exitCode(exec, err); code != 0 {
 		return &statusError{code, err}

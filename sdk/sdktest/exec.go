@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/grpc/codes"
@@ -23,6 +24,7 @@ type process struct {
 	status    *agboxv1.ExecStatus
 	pid       int
 	cancelled bool
+	timeout   *time.Timer // nil without one
 	ended     chan struct{}
 }
 
@@ -47,7 +49,7 @@ func (p *process) event(kind agboxv1.EventType) *agboxv1.SandboxEvent {
 	s := p.status
 	return &agboxv1.SandboxEvent{EventType: kind, Details: &agboxv1.SandboxEvent_Exec{Exec: &agboxv1.ExecEventDetails{
 		ExecId: s.ExecId, ExitCode: s.ExitCode, ExecState: s.State, ErrorCode: s.ErrorCode, ErrorMessage: s.Error,
-		Signal: s.Signal, StartedAt: s.StartedAt, EndedAt: s.EndedAt,
+		Signal: s.Signal, StartedAt: s.StartedAt, EndedAt: s.EndedAt, Resources: s.Resources,
 	}}}
 }
 
@@ -82,6 +84,14 @@ func (d *Daemon) CreateExec(_ context.Context, req *agboxv1.CreateExecRequest) (
 		StdoutLogPath: filepath.Join(dir, id+".stdout.log"),
 		StderrLogPath: filepath.Join(dir, id+".stderr.log"),
 	}}
+	if req.GetTimeout() != nil {
+		p.timeout = time.AfterFunc(req.GetTimeout().AsDuration(), func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			p.status.Resources = &agboxv1.ExecResources{TimedOut: p.status.EndedAt == nil}
+			p.signal(syscall.SIGTERM)
+		})
+	}
 	d.execs[id] = p
 	d.append(s, p.event(agboxv1.EventType_EXEC_STARTED))
 	d.work.Go(func() { d.run(s, p, dir) })
@@ -93,6 +103,9 @@ func (d *Daemon) run(s *sandbox, p *process, dir string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	st := p.status
+	if p.timeout != nil {
+		p.timeout.Stop()
+	}
 	st.EndedAt = timestamppb.New(d.Clock())
 	kind, exit := agboxv1.EventType_EXEC_FINISHED, (*exec.ExitError)(nil)
 	st.State = agboxv1.ExecState_EXEC_STATE_FINISHED
