@@ -68,8 +68,10 @@ type Docker struct {
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
 	relays  bool // what is made is for TransportEngine
-	closed  context.Context
-	close   context.CancelFunc
+	// elsewhere says why the engine cannot lay layers over this host's files, although it has a socket here.
+	elsewhere string
+	closed    context.Context
+	close     context.CancelFunc
 }
 
 var _ actors.Runtime = (*Docker)(nil)

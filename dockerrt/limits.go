@@ -88,6 +88,9 @@ func explained(err error) error {
 	case strings.Contains(text, "storage-opt"):
 		return coded("DISK_LIMIT_UNSUPPORTED", "%w: this engine's storage cannot limit a container's disk: leave disk_limit out, "+
 			"or keep Docker's data on xfs mounted with pquota", err)
+	case strings.Contains(text, "mount local volume"), strings.Contains(text, "type: overlay, data: lowerdir="):
+		return coded(codeNotLayered, "%w: the kernel of the engine's host lays no layer over the source of a copy-on-write mount, as over one that is "+
+			"gone, or an overlay of overlays: mount it read-only or writable, or copy it in; dmesg there tells more", err)
 	case strings.Contains(text, "could not select device driver"):
 		return coded("GPU_UNAVAILABLE", "%w: leave gpus out, or install the NVIDIA container toolkit on the engine's host", err)
 	case strings.Contains(text, "port is already allocated"), strings.Contains(text, "address already in use"):

@@ -29,6 +29,7 @@ const (
 	componentPrimary = "primary"
 	componentService = "service"
 	componentNetwork = "network"
+	componentLayer   = "layer"
 )
 
 const networkPrefix = "agbox-net-"

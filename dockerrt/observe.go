@@ -15,7 +15,7 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Inventory implements actors.Runtime: three lists, however many sandboxes there are.
+// Inventory implements actors.Runtime: four lists, however many sandboxes there are.
 func (d *Docker) Inventory(ctx context.Context) (actors.Inventory, error) {
 	inventory, err := d.inventory(ctx)
 	return inventory, reached(err)
@@ -45,6 +45,9 @@ func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 	for _, n := range networks {
 		id := n.Labels[labelSandbox]
 		found.Objects[id] = found.Objects[id] || n.Labels[labelOwner] != d.owner()
+	}
+	if err := d.inventoryLayers(ctx, found.Objects); err != nil {
+		return found, err
 	}
 	if err := d.inventorySnapshots(ctx, found.Objects); err != nil {
 		return found, err

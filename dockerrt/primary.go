@@ -119,8 +119,12 @@ func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []mou
 			mounts = append(mounts, mount.Mount{Type: mount.TypeVolume, Target: target, VolumeOptions: &mount.VolumeOptions{NoCopy: true}})
 		}
 	}
-	for _, m := range spec.Mounts {
-		mounts = append(mounts, bind(m.Source, m.Target, !m.Writable))
+	for i, m := range spec.Mounts {
+		if m.Mode == modeCopyOnWrite {
+			mounts = append(mounts, d.layerMount(sandboxID, i, m.Target))
+		} else {
+			mounts = append(mounts, bind(m.Source, m.Target, !m.Writable))
+		}
 	}
 	if ownWorkspace(spec) {
 		mounts = append(mounts, mount.Mount{Type: mount.TypeVolume, Target: workdir})

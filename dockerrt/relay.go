@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -51,15 +52,24 @@ const (
 
 // chooseTransport decides for the sandboxes that are made from now on.
 func (d *Docker) chooseTransport(ctx context.Context) error {
+	info, err := d.api.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err)
+	}
+	desktop := strings.Contains(info.OperatingSystem, "Docker Desktop")
+	switch {
+	case desktop:
+		d.elsewhere = "the engine is " + info.OperatingSystem + ", whose kernel does not have this host's files"
+	case slices.ContainsFunc(info.SecurityOptions, func(option string) bool { return strings.Contains(option, "name=rootless") }):
+		d.elsewhere = "the engine is rootless, and what an overlay notes down about changes takes root"
+	}
 	transport, why := d.config.ExecTransport, "runtime.exec_transport says so"
 	if transport == "" || transport == TransportAuto {
 		host := d.api.DaemonHost()
-		transport, why = TransportSocket, host+" is a socket of this host"
-		if !strings.HasPrefix(host, "unix://") {
+		switch transport, why = TransportSocket, host+" is a socket of this host"; {
+		case !strings.HasPrefix(host, "unix://"):
 			transport, why = TransportEngine, host+" is no socket of this host"
-		} else if info, err := d.api.Info(ctx); err != nil {
-			return fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err)
-		} else if strings.Contains(info.OperatingSystem, "Docker Desktop") {
+		case desktop:
 			transport, why = TransportEngine, "the engine is "+info.OperatingSystem
 		}
 	}

@@ -204,7 +204,9 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 		network, err = d.createNetwork(ctx, sandboxID, spec)
 		networked <- err
 	}()
-	err = d.createPrimary(ctx, sandboxID, spec, found)
+	if err = d.makeLayers(ctx, sandboxID, spec); err == nil {
+		err = d.createPrimary(ctx, sandboxID, spec, found)
+	}
 	if err == nil {
 		err = each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
 			return d.createService(ctx, sandboxID, spec, service)
@@ -258,7 +260,7 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	missing := func(kind, name string) error {
-		return coded("SANDBOX_RUNTIME_CORRUPT", "%w: %s %s: delete the sandbox and create it again", ErrMissing, kind, name)
+		return coded("SANDBOX_RUNTIME_CORRUPT", "%w: %s: delete the sandbox and create it again", ErrMissing, strings.TrimSpace(kind+" "+name))
 	}
 	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
 	if err != nil {
@@ -276,6 +278,11 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 		if !there(componentService, service.Name) {
 			return missing("the container of service", service.Name)
 		}
+	}
+	if lacks, err := d.checkLayers(ctx, sandboxID, spec); err != nil {
+		return err
+	} else if lacks != "" {
+		return missing("", lacks)
 	}
 	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
 	if err != nil {
@@ -396,6 +403,9 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	if err := d.removeNetworks(ctx, sandboxID, ""); err != nil {
+		return err
+	}
+	if err := d.removeVolumes(ctx, sandboxID); err != nil {
 		return err
 	}
 	d.unlink(sandboxID)

@@ -17,7 +17,7 @@ type Spec struct {
 	Mounts           []Mount
 	Copies           []Copy
 	Tmpfs            []Tmpfs
-	BuiltinTools     []string // claude, codex, git, uv, npm, apt
+	BuiltinTools     []string // claude, codex, git, uv, npm, apt; NAME:rw has the tool write to the host's files
 	RequiredServices []Service
 	OptionalServices []Service
 	Labels           map[string]string
@@ -132,11 +132,14 @@ type Destination struct {
 	Protocol string   // tcp or udp, with Ports only; "": both
 }
 
-// Mount is a live bind mount. Both paths are absolute.
+// Mount is a live mount. Both paths are absolute.
 type Mount struct {
 	Source   string // a file or directory of the daemon's host
 	Target   string
 	Writable bool
+	// CopyOnWrite: the sandbox reads the host's files and writes to a layer of its own, which ends with it. It
+	// excludes Writable, which is about the host's files.
+	CopyOnWrite bool
 }
 
 // Copy is copied into the sandbox once, when it is created. Both paths are absolute.
@@ -202,7 +205,11 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 		AllowNewPrivileges: s.AllowNewPrivileges,
 	}
 	for _, m := range s.Mounts {
-		p.Mounts = append(p.Mounts, &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable})
+		mount := &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable}
+		if m.CopyOnWrite {
+			mount.Mode = "cow"
+		}
+		p.Mounts = append(p.Mounts, mount)
 	}
 	for _, c := range s.Copies {
 		p.Copies = append(p.Copies, &agboxv1.CopySpec{Source: c.Source, Target: c.Target, ExcludePatterns: c.Exclude})

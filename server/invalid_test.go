@@ -41,6 +41,10 @@ var badSpecs = []badSpec{
 	{"the daemon's data", `mounts {source: "$data" target: "/x"}`, "SOURCE_PROTECTED", "mounts[0].source", `"$data" is agboxd's own data ($data), which no sandbox may have; choose`},
 	{"the host's root", `mounts {source: "/" target: "/x"}`, "SOURCE_PROTECTED", "mounts[0].source", `"/" contains the kernel's file system`},
 
+	{"mode of a mount", `mounts {source: "/usr" target: "/x" mode: "wr"}`, "MOUNT_MODE_INVALID", "mounts[0].mode", `"wr" is none of ro, rw, cow; use one of them, or leave it out`},
+	{"mode against writable", `mounts {source: "/usr" target: "/x" mode: "cow" writable: true}`, "MOUNT_MODE_INVALID", "mounts[0].mode", `"cow" contradicts writable: true; leave out one`},
+	{"mode of a tool", `builtin_tools: "npm:ro"`, "BUILTIN_TOOL_MODE_INVALID", "builtin_tools[0]", `write npm for a layer of the sandbox's own, or npm:rw to write to the host's files`},
+
 	{"relative target", `mounts {source: "/usr" target: "x"}`, "TARGET_NOT_ABSOLUTE", "mounts[0].target", `"x" is not absolute; write the path in the sandbox from / on`},
 	{"target with ..", `mounts {source: "/usr" target: "/x/../y"}`, "TARGET_TRAVERSAL", "mounts[0].target", `"/x/../y" contains ".."; write the path that is meant`},
 	{"target of our own", `mounts {source: "/usr" target: "/.agbox/x"}`, "TARGET_RESERVED", "mounts[0].target", `"/.agbox/x" lies in /.agbox, which the sandbox needs for itself; choose another path`},

@@ -3,9 +3,11 @@ package server
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/agbox-dev/agbox/actors"
@@ -32,6 +34,9 @@ func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRe
 
 // create has the sandbox accepted.
 func (s *Server) create(ctx context.Context, id string, resolved *spec.Resolved) (*agboxv1.CreateSandboxResponse, error) {
+	if err := s.layered(resolved); err != nil {
+		return nil, err
+	}
 	for _, skipped := range resolved.Skipped {
 		s.log.Info("builtin tool mount skipped", "sandbox_id", id, "why", skipped)
 	}
@@ -40,6 +45,27 @@ func (s *Server) create(ctx context.Context, id string, resolved *spec.Resolved)
 		return nil, s.fail(err, "sandbox_id", id)
 	}
 	return &agboxv1.CreateSandboxResponse{Sandbox: handle(view)}, nil
+}
+
+const reasonNoCopyOnWrite = "COPY_ON_WRITE_UNAVAILABLE"
+
+// layered refuses a spec with copy-on-write mounts where the runtime cannot have any.
+func (s *Server) layered(resolved *spec.Resolved) error {
+	at := slices.IndexFunc(resolved.Mounts, func(m spec.Mount) bool { return m.CopyOnWrite })
+	if at < 0 {
+		return nil
+	}
+	problem := s.runtime.CopyOnWrite()
+	if problem == nil {
+		return nil
+	}
+	m := resolved.Mounts[at]
+	field, advice := "create_spec.mounts", "mount it read-only or writable, or copy it in"
+	if m.Tool != "" {
+		field, advice = "create_spec.builtin_tools", fmt.Sprintf("name the tool as %s:rw, which writes to the host's files, or leave it out", m.Tool)
+	}
+	return newStatus(codes.FailedPrecondition, reasonNoCopyOnWrite,
+		fmt.Sprintf("%s: %s cannot be mounted copy-on-write: %v; %s", field, m.Target, problem, advice), map[string]string{"field": field})
 }
 
 // requestID is the mark by which a client says that a create or an exec may be a repetition of an earlier try.
@@ -56,7 +82,11 @@ func accepted(resolved *spec.Resolved) *agboxv1.CreateSpec {
 	final := resolved.Spec
 	final.Mounts = nil
 	for _, m := range resolved.Mounts {
-		final.Mounts = append(final.Mounts, &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable})
+		kept := &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable}
+		if m.CopyOnWrite {
+			kept.Mode = spec.ModeCopyOnWrite
+		}
+		final.Mounts = append(final.Mounts, kept)
 	}
 	for key, value := range resolved.Envs {
 		if final.Envs == nil {

@@ -46,6 +46,8 @@ type Config struct {
 type Runtime interface {
 	ExecLogs(sandboxID, execID string) (stdout, stderr string)
 	Isolated() (bool, string)
+	// CopyOnWrite returns why no sandbox can have copy-on-write mounts, nil when they can.
+	CopyOnWrite() error
 	Stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error)
 	Engine(ctx context.Context) (actors.Engine, error)
 	Snapshots
@@ -137,7 +139,7 @@ func Listen(path string) (net.Listener, error) {
 	return &ownerListener{Listener: listener, uid: os.Getuid()}, nil
 }
 
-// Serve answers until Shutdown; then it returns nil.
+// Serve answers until Shutdown, which may come first; then it returns nil.
 func (s *Server) Serve(listener net.Listener) error {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
@@ -150,7 +152,11 @@ func (s *Server) Serve(listener net.Listener) error {
 		defer retaining.Wait()
 		defer cancel()
 	}
-	return s.grpc.Serve(netutil.LimitListener(listener, int(min(maxConnections, files.Cur/2))))
+	err := s.grpc.Serve(netutil.LimitListener(listener, int(min(maxConnections, files.Cur/2))))
+	if errors.Is(err, grpc.ErrServerStopped) {
+		return nil
+	}
+	return err
 }
 
 // drainTime is how long Shutdown lets calls end that are being answered.

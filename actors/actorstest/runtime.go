@@ -27,6 +27,8 @@ type Runtime struct {
 	Recorded func(execID string)
 	// Conflicts is called when a create looks for names that are taken; it may block.
 	Conflicts func()
+	// NoCopyOnWrite is why no sandbox can have copy-on-write mounts; nil: they can.
+	NoCopyOnWrite error
 	// Orphans are reported as objects in the runtime.
 	Orphans map[string]bool
 
@@ -241,6 +243,9 @@ func (r *Runtime) Observe(ctx context.Context, id string, _ *agboxv1.CreateSpec)
 }
 
 func (r *Runtime) Isolated() (bool, string) { return true, "" }
+
+// CopyOnWrite returns NoCopyOnWrite.
+func (r *Runtime) CopyOnWrite() error { return r.NoCopyOnWrite }
 
 func (r *Runtime) Engine(context.Context) (actors.Engine, error) {
 	return actors.Engine{Version: "fake", SubnetsTotal: 1}, nil

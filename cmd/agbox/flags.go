@@ -46,11 +46,11 @@ func (p *pairs) Set(arg string) error {
 	return nil
 }
 
-// mounts collects --mount SRC:DST[:rw].
+// mounts collects --mount SRC:DST[:rw|:cow].
 type mounts []sdk.Mount
 
 func (m *mounts) String() string { return "" }
-func (m *mounts) Type() string   { return "SRC:DST[:rw]" }
+func (m *mounts) Type() string   { return "SRC:DST[:rw|:cow]" }
 
 func (m *mounts) Set(arg string) error {
 	parts := strings.Split(arg, ":")
@@ -62,9 +62,11 @@ func (m *mounts) Set(arg string) error {
 		switch parts[2] {
 		case "rw":
 			mount.Writable = true
+		case "cow":
+			mount.CopyOnWrite = true
 		case "ro":
 		default:
-			return fmt.Errorf("want rw or ro at the end, not %q", parts[2])
+			return fmt.Errorf("want rw, cow or ro at the end, not %q", parts[2])
 		}
 	}
 	var err error

@@ -7,13 +7,14 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/volume"
 	"github.com/docker/docker/client"
 )
 
 // SandboxLabel is the label that carries a sandbox's id on each of its Docker objects.
 const SandboxLabel = "io.github.1996fanrui.agents-sandbox.sandbox-id"
 
-// Leftovers fails t, naming them, when containers or networks of the sandbox exist, and then removes them, so
+// Leftovers fails t, naming them, when containers, networks or volumes of the sandbox exist, and then removes them, so
 // that one failure does not become the next test's.
 func Leftovers(t testing.TB, cli *client.Client, sandboxID string) {
 	t.Helper()
@@ -31,9 +32,9 @@ func Leftovers(t testing.TB, cli *client.Client, sandboxID string) {
 	}
 }
 
-// Object is a container or a network of a sandbox.
+// Object is a container, a network or a volume of a sandbox.
 type Object struct {
-	Kind string // "container" or "network"
+	Kind string // "container", "network" or "volume"
 	ID   string
 	Name string
 }
@@ -41,8 +42,11 @@ type Object struct {
 func (o Object) String() string { return o.Kind + " " + o.Name }
 
 func (o Object) remove(ctx context.Context, cli *client.Client) error {
-	if o.Kind == "network" {
+	switch o.Kind {
+	case "network":
 		return cli.NetworkRemove(ctx, o.ID)
+	case "volume":
+		return cli.VolumeRemove(ctx, o.ID, false)
 	}
 	return cli.ContainerRemove(ctx, o.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
 }
@@ -68,6 +72,13 @@ func Objects(ctx context.Context, cli *client.Client, sandboxID string) ([]Objec
 	}
 	for _, n := range networks {
 		list = append(list, Object{Kind: "network", ID: n.ID, Name: n.Name})
+	}
+	volumes, err := cli.VolumeList(ctx, volume.ListOptions{Filters: ours})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range volumes.Volumes {
+		list = append(list, Object{Kind: "volume", ID: v.Name, Name: v.Name})
 	}
 	return list, nil
 }

@@ -28,6 +28,8 @@ type Daemon struct {
 	*raw.Client
 	Engine *client.Client
 	Image  string // has busybox and a user agbox
+	// Home is where builtin tools are taken from; the next start heeds a change.
+	Home string
 
 	t      testing.TB
 	config dockerrt.Config
@@ -49,6 +51,7 @@ func Start(t testing.TB, options ...func(*dockerrt.Config)) *Daemon {
 	d := &Daemon{
 		Engine: engine,
 		Image:  dockertest.TinyImage(t, engine, dockertest.Busybox),
+		Home:   dir,
 		t:      t,
 		config: dockerrt.Config{
 			Instance: filepath.Base(dir), DataDir: dir, InitPath: dockertest.InitBinary(t),
@@ -114,7 +117,7 @@ func (d *Daemon) start() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	host := spec.Host{Home: d.config.DataDir, DataDirs: []string{d.config.DataDir}}
+	host := spec.Host{Home: d.Home, DataDirs: []string{d.config.DataDir}}
 	service := server.New(server.Config{Version: "test", Host: host}, system, db, runtime, log)
 	served := make(chan error, 1)
 	go func() { served <- service.Serve(listener) }()

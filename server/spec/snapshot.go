@@ -35,7 +35,7 @@ func FromSnapshot(accepted *agboxv1.CreateSpec, image string) *agboxv1.CreateSpe
 	}
 	base.Mounts = slices.DeleteFunc(base.Mounts, func(m *agboxv1.MountSpec) bool {
 		return slices.ContainsFunc(tools, func(t tool) bool {
-			return slices.Contains(base.BuiltinTools, t.name) &&
+			return slices.ContainsFunc(base.BuiltinTools, t.named) &&
 				slices.ContainsFunc(t.mounts, func(of toolMount) bool { return of.target == m.Target })
 		})
 	})

@@ -41,9 +41,9 @@ func (h Host) getenv(key string) string {
 type Resolved struct {
 	// Spec is config_yaml with the explicit fields laid over it. Paths are clean, capabilities upper case
 	// without CAP_, destinations masked prefixes with sorted ports, ports with host_ip and protocol, addresses
-	// in their usual form. No other default is filled in: an omitted mode, policy or limit stays omitted.
+	// in their usual form, a mount's mode said by writable but for ModeCopyOnWrite. No other default is filled in: an omitted mode, policy or limit stays omitted.
 	Spec *agboxv1.CreateSpec
-	// Mounts are all bind mounts, those of Spec first, then those of its builtin tools. No target
+	// Mounts are all mounts of the host's files, those of Spec first, then those of its builtin tools. No target
 	// occurs twice, and no copy of Spec has one of them.
 	Mounts []Mount
 	// Envs are the variables that builtin tools need in the primary container. Spec.Envs wins over
@@ -55,11 +55,13 @@ type Resolved struct {
 	IdleTTL time.Duration
 }
 
-// Mount is one live bind mount. Source is a clean absolute host path without symbolic links.
+// Mount is one live mount. Source is a clean absolute host path without symbolic links.
 type Mount struct {
 	Source   string
 	Target   string
 	Writable bool
+	// CopyOnWrite: the sandbox writes to a layer of its own. Then Writable, which is about the host's files, is not set.
+	CopyOnWrite bool
 	// Tool is the builtin tool that asked for it, "" for a mount of the spec.
 	Tool string
 }
@@ -156,8 +158,18 @@ func (r *resolver) mounts() error {
 		if err != nil {
 			return err
 		}
-		m.Source, m.Target = source, target
-		r.out.Mounts = append(r.out.Mounts, Mount{Source: source, Target: target, Writable: m.Writable})
+		writable, copyOnWrite, err := mode(field+".mode", m)
+		if err == nil && copyOnWrite {
+			err = layered(field+".source", source)
+		}
+		if err != nil {
+			return err
+		}
+		m.Source, m.Target, m.Writable, m.Mode = source, target, writable, ""
+		if copyOnWrite {
+			m.Mode = ModeCopyOnWrite
+		}
+		r.out.Mounts = append(r.out.Mounts, Mount{Source: source, Target: target, Writable: writable, CopyOnWrite: copyOnWrite})
 	}
 	return nil
 }

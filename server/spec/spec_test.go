@@ -224,6 +224,11 @@ func TestRefusals(t *testing.T) {
 		{"copy with a fifo", func(m *machine, s *agboxv1.CreateSpec) { m.fifo("proj/pipe") }, spec.ReasonCopyEntryKind, "copies[0].source", "exclude it"},
 		{"malformed pattern", func(_ *machine, s *agboxv1.CreateSpec) { s.Copies[0].ExcludePatterns = []string{"a", "[x"} }, spec.ReasonExcludePattern, "copies[0].exclude_patterns[1]", `"[x"`},
 
+		{"unknown mode", func(_ *machine, s *agboxv1.CreateSpec) { s.Mounts[0].Mode = "cow " }, spec.ReasonMountModeInvalid, "mounts[0].mode", `"cow " is none of ro, rw, cow`},
+		{"writable and read-only", func(_ *machine, s *agboxv1.CreateSpec) { s.Mounts[0].Mode, s.Mounts[0].Writable = "ro", true }, spec.ReasonMountModeInvalid, "mounts[0].mode", `"ro" contradicts writable: true`},
+		{"writable and copy-on-write", func(_ *machine, s *agboxv1.CreateSpec) { s.Mounts[0].Mode, s.Mounts[0].Writable = "cow", true }, spec.ReasonMountModeInvalid, "mounts[0].mode", `"cow" contradicts writable: true`},
+		{"unknown mode of a tool", func(_ *machine, s *agboxv1.CreateSpec) { s.BuiltinTools = []string{"npm:ro"} }, spec.ReasonToolModeInvalid, "builtin_tools[0]", `"npm:ro" ends in a mode that is none of rw, cow`},
+		{"tool in two modes", func(m *machine, s *agboxv1.CreateSpec) { s.BuiltinTools = []string{"npm", "npm:rw"} }, spec.ReasonToolRepeated, "builtin_tools[1]", `"npm" is named twice`},
 		{"unknown tool", func(_ *machine, s *agboxv1.CreateSpec) { s.BuiltinTools = []string{"vim"} }, spec.ReasonToolUnknown, "builtin_tools[0]", "claude, codex, git, uv, npm, apt"},
 		{"tool twice", func(_ *machine, s *agboxv1.CreateSpec) { s.BuiltinTools = []string{"git", "uv", "git"} }, spec.ReasonToolRepeated, "builtin_tools[2]", `"git"`},
 		{"claude without its directory", func(m *machine, s *agboxv1.CreateSpec) {
@@ -449,22 +454,30 @@ func TestTools(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []spec.Mount{
-		{m.path("home/.claude"), "/home/agbox/.claude", true, "claude"},
-		{m.path("dotfiles/claude.json"), "/home/agbox/.claude.json", true, "claude"},
-		{m.path("home/.codex"), "/home/agbox/.codex", true, "codex"},
-		{m.path("home/.agents"), "/home/agbox/.agents", true, "codex"},
-		{m.path("agent/sock"), "/ssh-agent", false, "git"},
-		{m.path("home/.config/gh"), "/home/agbox/.config/gh", false, "git"},
-		{m.path("home/.cache/uv"), "/home/agbox/.cache/uv", true, "uv"},
-		{m.path("home/.local/share/uv"), "/home/agbox/.local/share/uv", true, "uv"},
-		{m.path("home/.npm"), "/home/agbox/.npm", true, "npm"},
-		{m.path("home/.cache/agents-sandbox-apt"), "/var/cache/apt/archives", true, "apt"},
+		{m.path("home/.claude"), "/home/agbox/.claude", false, true, "claude"},
+		{m.path("dotfiles/claude.json"), "/home/agbox/.claude.json", false, true, "claude"},
+		{m.path("home/.codex"), "/home/agbox/.codex", false, true, "codex"},
+		{m.path("home/.agents"), "/home/agbox/.agents", false, true, "codex"},
+		{m.path("agent/sock"), "/ssh-agent", false, false, "git"},
+		{m.path("home/.config/gh"), "/home/agbox/.config/gh", false, false, "git"},
+		{m.path("home/.cache/uv"), "/home/agbox/.cache/uv", false, true, "uv"},
+		{m.path("home/.local/share/uv"), "/home/agbox/.local/share/uv", false, true, "uv"},
+		{m.path("home/.npm"), "/home/agbox/.npm", false, true, "npm"},
+		{m.path("home/.cache/agents-sandbox-apt"), "/var/cache/apt/archives", false, true, "apt"},
 	}
 	if !slices.Equal(got.Mounts, want) {
 		t.Errorf("mounts\n%v\nwant\n%v", got.Mounts, want)
 	}
 	if want := map[string]string{"SSH_AUTH_SOCK": "/ssh-agent"}; !maps.Equal(got.Envs, want) || len(got.Skipped) != 0 {
 		t.Errorf("envs %v, skipped %v", got.Envs, got.Skipped)
+	}
+
+	for i := range want {
+		want[i].Writable, want[i].CopyOnWrite = want[i].CopyOnWrite, false
+	}
+	s.BuiltinTools = []string{"claude:rw", "codex:rw", "git", "uv:rw", "npm:rw", "apt:rw"}
+	if got, err = m.resolve(s); err != nil || !slices.Equal(got.Mounts, want) {
+		t.Errorf("written through: mounts\n%v\nwant\n%v, %v", got.Mounts, want, err)
 	}
 
 	s.Envs = map[string]string{"SSH_AUTH_SOCK": "/mine"}

@@ -24,7 +24,14 @@ type toolMount struct {
 	home      string
 	socketEnv string
 	target    string
-	writable  bool
+	// writable is what the tool writes to: a layer of the sandbox's own, or the host's where that is asked for.
+	writable bool
+}
+
+// named reports whether word, which was accepted, means the tool.
+func (t tool) named(word string) bool {
+	name, _, _ := strings.Cut(word, ":")
+	return name == t.name
 }
 
 var tools = []tool{
@@ -53,18 +60,23 @@ var tools = []tool{
 }
 
 func (r *resolver) tools() error {
-	names := r.out.Spec.BuiltinTools
-	for i, name := range names {
+	seen := map[string]bool{}
+	for i, word := range r.out.Spec.BuiltinTools {
 		field := element("create_spec.builtin_tools", i)
+		name, through, err := toolMode(field, word)
+		if err != nil {
+			return err
+		}
 		at := slices.IndexFunc(tools, func(t tool) bool { return t.name == name })
 		if at < 0 {
 			return refuse(ReasonToolUnknown, field, "there is no builtin tool %s; choose from %s", shown(name), toolNames())
 		}
-		if slices.Contains(names[:i], name) {
+		if seen[name] {
 			return refuse(ReasonToolRepeated, field, "%s is named twice; remove one", shown(name))
 		}
+		seen[name] = true
 		for _, m := range tools[at].mounts {
-			if err := r.tool(field, tools[at], m); err != nil {
+			if err := r.tool(field, tools[at], m, through); err != nil {
 				return err
 			}
 		}
@@ -73,8 +85,9 @@ func (r *resolver) tools() error {
 }
 
 // tool adds one mount of t. Its source may be a symbolic link, as files under the home directory often are: what
-// is mounted, and checked, is what the link leads to.
-func (r *resolver) tool(field string, t tool, m toolMount) error {
+// is mounted, and checked, is what the link leads to. What the tool writes goes to a layer of the sandbox's own, unless
+// through says that it goes to the host's files.
+func (r *resolver) tool(field string, t tool, m toolMount, through bool) error {
 	source, missing := r.toolSource(m)
 	if missing != "" {
 		if t.optional {
@@ -86,13 +99,19 @@ func (r *resolver) tool(field string, t tool, m toolMount) error {
 	if err := r.guard.protect(field, source, true); err != nil {
 		return err
 	}
-	target, err := r.targets.claim(field, m.target)
-	if err != nil {
+	mount := Mount{Source: source, Writable: m.writable && through, CopyOnWrite: m.writable && !through, Tool: t.name}
+	if mount.CopyOnWrite {
+		if err := layered(field, source); err != nil {
+			return err
+		}
+	}
+	var err error
+	if mount.Target, err = r.targets.claim(field, m.target); err != nil {
 		return err
 	}
-	r.out.Mounts = append(r.out.Mounts, Mount{Source: source, Target: target, Writable: m.writable, Tool: t.name})
+	r.out.Mounts = append(r.out.Mounts, mount)
 	if _, set := r.out.Spec.Envs[m.socketEnv]; m.socketEnv != "" && !set {
-		r.out.Envs[m.socketEnv] = target
+		r.out.Envs[m.socketEnv] = mount.Target
 	}
 	return nil
 }

@@ -381,12 +381,15 @@ func (x *PingResponse) GetIsolationProblem() string {
 	return ""
 }
 
-// MountSpec is a live bind mount of a host file or directory.
+// MountSpec is a live mount of a host file or directory.
 type MountSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	Target        string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	Writable      bool                   `protobuf:"varint,3,opt,name=writable,proto3" json:"writable,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Source   string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Target   string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	Writable bool                   `protobuf:"varint,3,opt,name=writable,proto3" json:"writable,omitempty"`
+	// "ro", "rw" or "cow"; omitted: as writable says. With "cow" the sandbox reads the host's files, and what it writes goes
+	// to a layer of its own, which ends with it. A file is copied.
+	Mode          string `protobuf:"bytes,64,opt,name=mode,proto3" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -440,6 +443,13 @@ func (x *MountSpec) GetWritable() bool {
 		return x.Writable
 	}
 	return false
+}
+
+func (x *MountSpec) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
 }
 
 // CopySpec is copied into the sandbox once, when it is created.
@@ -7258,11 +7268,12 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06daemon\x18\x02 \x01(\tR\x06daemon\x12\x1a\n" +
 	"\bisolated\x18@ \x01(\bR\bisolated\x12+\n" +
-	"\x11isolation_problem\x18A \x01(\tR\x10isolationProblem\"W\n" +
+	"\x11isolation_problem\x18A \x01(\tR\x10isolationProblem\"k\n" +
 	"\tMountSpec\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1a\n" +
-	"\bwritable\x18\x03 \x01(\bR\bwritable\"e\n" +
+	"\bwritable\x18\x03 \x01(\bR\bwritable\x12\x12\n" +
+	"\x04mode\x18@ \x01(\tR\x04mode\"e\n" +
 	"\bCopySpec\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12)\n" +

@@ -1,0 +1,287 @@
+package dockerrt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/volume"
+	"golang.org/x/sys/unix"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// A copy-on-write mount of a directory is a volume of the engine's local driver, an overlay of the source and of a layer
+// that is the sandbox's own:
+//
+//	layers/<sandbox>/<index of the mount>/lower   link to the source, whose name may have what options cannot
+//	                                     /upper   what the sandbox wrote
+//	                                     /work    the kernel's
+//	                                     /made    from when on the sandbox may have written
+//
+// Of a file there is a copy in upper's place, which is bound.
+const (
+	layerLower = "lower"
+	layerUpper = "upper"
+	layerWork  = "work"
+	layerMade  = "made"
+)
+
+// modeCopyOnWrite is MountSpec.mode of such a mount.
+const modeCopyOnWrite = "cow"
+
+// codeNotLayered is the error code of a sandbox whose mount the engine's host could not lay a layer over.
+const codeNotLayered = "MOUNT_COW_FAILED"
+
+func (l layout) layers(sandboxID string) string { return filepath.Join(l.root, "layers", sandboxID) }
+func (l layout) layer(sandboxID string, index int) string {
+	return filepath.Join(l.layers(sandboxID), strconv.Itoa(index))
+}
+
+// volumeName is unique: an id has no dot.
+func volumeName(sandboxID string, index int) string {
+	return "agbox-cow-" + sandboxID + "." + strconv.Itoa(index)
+}
+
+// CopyOnWrite returns why no sandbox can have copy-on-write mounts, nil when they can. Whether a source can have one is not
+// in it.
+func (d *Docker) CopyOnWrite() error {
+	host := d.api.DaemonHost()
+	switch {
+	case !strings.HasPrefix(host, "unix://"):
+		return fmt.Errorf("the engine at %s does not share this host's files", host)
+	case d.elsewhere != "":
+		return errors.New(d.elsewhere)
+	case strings.ContainsAny(d.layout.root, `,:\`):
+		return fmt.Errorf("the daemon's data directory %s has a comma, colon or backslash in its name, which an overlay's options cannot have", d.layout.root)
+	}
+	var on unix.Statfs_t
+	if err := unix.Statfs(d.layout.root, &on); err != nil {
+		return fmt.Errorf("the daemon's data directory: %w", err)
+	}
+	switch on.Type {
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.V9FS_MAGIC:
+		return fmt.Errorf("the daemon's data directory %s lies on a file system (type %#x) that cannot hold the layers of an overlay; put it on a local disk with XDG_DATA_HOME", d.layout.root, on.Type)
+	}
+	return nil
+}
+
+// makeLayers makes layers and volumes for the spec's copy-on-write mounts. What is left of an earlier try goes.
+func (d *Docker) makeLayers(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
+	if err := d.layout.removeLayers(sandboxID); err != nil {
+		return err
+	}
+	for i, m := range spec.Mounts {
+		if m.Mode != modeCopyOnWrite {
+			continue
+		}
+		if err := d.makeLayer(ctx, sandboxID, i, m); err != nil {
+			return coded(codeNotLayered, "cannot make the layer of mount %s: %w", m.Target, err)
+		}
+	}
+	return nil
+}
+
+func (d *Docker) makeLayer(ctx context.Context, sandboxID string, index int, m *agboxv1.MountSpec) (err error) {
+	defer step(ctx, "made", "layer of %s", m.Target)(&err)
+	if err := makeParent(filepath.Dir(d.layout.layers(sandboxID))); err != nil {
+		return err
+	}
+	dir := d.layout.layer(sandboxID, index)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	source, err := os.Lstat(m.Source)
+	switch {
+	case err != nil:
+		return err
+	case !source.IsDir():
+		if err := copyFile(ctx, m.Source, filepath.Join(dir, layerUpper)); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, layerMade), nil, 0o600)
+	}
+	for _, name := range []string{layerUpper, layerWork} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink(m.Source, filepath.Join(dir, layerLower)); err != nil {
+		return err
+	}
+	// The mount's root has the attributes of the upper directory.
+	if err := resemble(filepath.Join(dir, layerUpper), source); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, layerMade), nil, 0o600); err != nil {
+		return err
+	}
+	return d.makeVolume(ctx, sandboxID, index)
+}
+
+// resemble gives path the owner and mode of another. A daemon that may not give files away keeps them.
+func resemble(path string, other fs.FileInfo) error {
+	if as, ok := other.Sys().(*syscall.Stat_t); ok {
+		if err := os.Lchown(path, int(as.Uid), int(as.Gid)); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return os.Chmod(path, other.Mode().Perm()|other.Mode()&(os.ModeSetgid|os.ModeSticky))
+}
+
+// copyFile makes a private copy of a regular file, with its owner, mode and time.
+func copyFile(ctx context.Context, from, to string) error {
+	source, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	info, err := source.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file any more", from)
+	}
+	if err != nil {
+		return err
+	}
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { source.Close() })()
+	if _, err = io.Copy(target, source); err == nil {
+		err = resemble(to, info)
+	}
+	if err = errors.Join(err, target.Close()); err == nil {
+		err = os.Chtimes(to, info.ModTime(), info.ModTime())
+	}
+	return err
+}
+
+// layerOptions say that renamed directories and changed attributes are copied, so that the upper directory is the list of
+// what changed, and that nothing in there is a device or gives its owner's rights.
+const layerOptions = ",redirect_dir=nofollow,metacopy=off,index=off,nosuid,nodev"
+
+func (d *Docker) volumeOptions(sandboxID string, index int) map[string]string {
+	dir := d.layout.layer(sandboxID, index)
+	return map[string]string{"type": "overlay", "device": "overlay", "o": "lowerdir=" + filepath.Join(dir, layerLower) +
+		",upperdir=" + filepath.Join(dir, layerUpper) + ",workdir=" + filepath.Join(dir, layerWork) + layerOptions}
+}
+
+func (d *Docker) makeVolume(ctx context.Context, sandboxID string, index int) error {
+	ctx, cancel := d.write(ctx)
+	defer cancel()
+	want := volume.CreateOptions{Name: volumeName(sandboxID, index), Driver: "local",
+		DriverOpts: d.volumeOptions(sandboxID, index), Labels: d.labels(sandboxID, componentLayer, nil)}
+	made, err := d.api.VolumeCreate(ctx, want)
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot create volume %s: %w", want.Name, err)
+	case !d.owns(made.Labels, sandboxID) || made.Options["o"] != want.DriverOpts["o"]:
+		return fmt.Errorf("volume %s is there already and not this sandbox's: remove it, or choose another sandbox id", want.Name)
+	}
+	return nil
+}
+
+// layerMount is how the container gets the mount.
+func (d *Docker) layerMount(sandboxID string, index int, target string) mount.Mount {
+	upper := filepath.Join(d.layout.layer(sandboxID, index), layerUpper)
+	if info, err := os.Lstat(upper); err == nil && !info.IsDir() {
+		return mount.Mount{Type: mount.TypeBind, Source: upper, Target: target}
+	}
+	return mount.Mount{Type: mount.TypeVolume, Source: volumeName(sandboxID, index), Target: target,
+		VolumeOptions: &mount.VolumeOptions{NoCopy: true}}
+}
+
+// checkLayers returns what is missing of the sandbox's layers, "" for nothing: an engine makes an empty volume in place of
+// one that is gone.
+func (d *Docker) checkLayers(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (missing string, err error) {
+	var volumes map[string]bool
+	for i, m := range spec.Mounts {
+		if m.Mode != modeCopyOnWrite {
+			continue
+		}
+		upper, err := os.Lstat(filepath.Join(d.layout.layer(sandboxID, i), layerUpper))
+		if errors.Is(err, fs.ErrNotExist) {
+			return "the layer of " + m.Target, nil
+		} else if err != nil {
+			return "", err
+		}
+		if volumes == nil {
+			if volumes, err = d.volumes(ctx, sandboxID); err != nil {
+				return "", err
+			}
+		}
+		if name := volumeName(sandboxID, i); upper.IsDir() && !volumes[name] {
+			return "volume " + name, nil
+		}
+	}
+	return "", nil
+}
+
+// volumes returns the names of the sandbox's volumes.
+func (d *Docker) volumes(ctx context.Context, sandboxID string) (map[string]bool, error) {
+	list, err := d.api.VolumeList(ctx, volume.ListOptions{Filters: d.mine(sandboxID)})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list volumes: %w", err)
+	}
+	names := map[string]bool{}
+	for _, v := range list.Volumes {
+		names[v.Name] = true
+	}
+	return names, nil
+}
+
+// removeVolumes removes the sandbox's volumes and then its layers. Its containers are gone.
+func (d *Docker) removeVolumes(ctx context.Context, sandboxID string) error {
+	names, err := d.volumes(ctx, sandboxID)
+	if err != nil {
+		return err
+	}
+	for name := range names {
+		if err := d.removeVolume(ctx, name); err != nil {
+			return err
+		}
+	}
+	return d.layout.removeLayers(sandboxID)
+}
+
+func (d *Docker) removeVolume(ctx context.Context, name string) (err error) {
+	defer step(ctx, "removed", "volume %s", name)(&err)
+	if err := d.api.VolumeRemove(ctx, name, false); err != nil && !isNotFound(err) {
+		return fmt.Errorf("cannot remove volume %s: %w", name, err)
+	}
+	return nil
+}
+
+func (l layout) removeLayers(sandboxID string) error { return os.RemoveAll(l.layers(sandboxID)) }
+
+// inventoryLayers counts volumes, and layers of which no volume was made any more, among the objects of these.
+func (d *Docker) inventoryLayers(ctx context.Context, objects map[string]bool) error {
+	list, err := d.api.VolumeList(ctx, volume.ListOptions{Filters: d.mine("")})
+	if err != nil {
+		return fmt.Errorf("dockerrt: cannot list volumes: %w", err)
+	}
+	for _, v := range list.Volumes {
+		id := v.Labels[labelSandbox]
+		objects[id] = objects[id] || v.Labels[labelOwner] != d.owner()
+	}
+	entries, err := os.ReadDir(d.layout.layers(""))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("dockerrt: cannot list layers: %w", err)
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err == nil {
+			objects[entry.Name()] = objects[entry.Name()] || info.ModTime().Before(d.config.Started)
+		}
+	}
+	return nil
+}
