@@ -14,6 +14,10 @@
 //	exec-requests:{sandbox id}   exec id    -> journal.RequestMark, where the exec carried one
 //	exec-cancels:{sandbox id}    exec id    -> int64, when a cancel was accepted; gone once the exec ended
 //	exec-ends                    exec id    -> journal.ExecEnd: where which log tells the end of the exec
+//	trimmed-execs                sandbox id, "/", exec id -> nothing: execs of which only files may be left
+//	begun                        sandbox id -> int64, since when something of it may be there that is no sandbox yet
+//	quarantine                   sandbox id -> int64, when something of it was found, and it was never accepted here
+//	identity                     database, instance -> text; generation -> uint64; see Witness
 //
 // Keys are UTF-8 ids or big-endian uint64; values are big-endian 8-byte integers or protobuf messages.
 // Events are stored without replay and snapshot, which belong to a subscription.
@@ -34,6 +38,10 @@ var (
 	marks        = []byte("sandbox-requests")
 	checkpoints  = []byte("checkpoints")
 	execEnds     = []byte("exec-ends")
+	trimmedExecs = []byte("trimmed-execs")
+	begun        = []byte("begun")
+	quarantine   = []byte("quarantine")
+	identities   = []byte("identity")
 )
 
 func eventsOf(sandboxID string) []byte      { return []byte("events:" + sandboxID) }
@@ -42,7 +50,8 @@ func execMarksOf(sandboxID string) []byte   { return []byte("exec-requests:" + s
 func execCancelsOf(sandboxID string) []byte { return []byte("exec-cancels:" + sandboxID) }
 
 func createBuckets(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, marks, checkpoints, execEnds} {
+	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, marks, checkpoints, execEnds,
+		trimmedExecs, begun, quarantine, identities} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

@@ -28,14 +28,14 @@ func compact(bolt *bbolt.DB, path string) (*bbolt.DB, error) {
 		_ = os.Remove(copied)
 		return bolt, nil
 	}
-	if err := errors.Join(bolt.Close(), os.Rename(copied, path)); err != nil {
+	if err := errors.Join(bolt.Close(), rename(copied, path)); err != nil {
 		return nil, err
 	}
 	return openFile(path)
 }
 
 func copyTo(bolt *bbolt.DB, path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := remove(path); err != nil {
 		return err
 	}
 	target, err := openFile(path)

@@ -3,9 +3,11 @@ package persist
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,23 +21,61 @@ const lockWait = 2 * time.Second
 
 // DB is the open database. All methods may be called from any goroutine.
 type DB struct {
-	bolt    *bbolt.DB
+	bolt    atomic.Pointer[bbolt.DB] // another one once the file was put back
 	path    string
+	log     *slog.Logger
 	queue   chan *write
 	closing chan struct{}
 	written sync.WaitGroup
 	close   sync.Once
 	changes changes
+
+	// Of the writer alone:
+
+	witness *Witness // nil: there is none
+	// generation is the newest one that is in the database.
+	generation uint64
+	// file is the database's own, which has to be at path.
+	file os.FileInfo
+	// moved is why changes are refused until the next start, nil while they are not.
+	moved error
+	// full: the last transaction found no room.
+	full bool
+	// transactions counts those that were begun.
+	transactions atomic.Int64
 }
+
+// Option changes how Open opens a database.
+type Option func(*options)
+
+type options struct {
+	witness *Witness
+	accept  bool
+	log     *slog.Logger
+}
+
+// WithWitness has Open fail with a *Mismatch, before it changes anything, when the database is not the one that w saw last,
+// and keeps the witness up to date from then on. The database closes it. One witness is for one Open.
+func WithWitness(w *Witness) Option { return func(o *options) { o.witness = w } }
+
+// AcceptMismatch takes the database as it is, for somebody who has said so.
+func AcceptMismatch() Option { return func(o *options) { o.accept = true } }
+
+// WithLog says where it is told what happens to the file of a database that is open.
+func WithLog(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
 // Open opens or creates the database at path with mode 0600 and starts its writer. It fails with ErrLocked
 // when another process holds it, with ErrCorrupt when the file cannot be read and with ErrNoSpace when its disk is
 // full. Every error names the path and what to do.
 //
 // A file that is mostly free pages is compacted first.
-func Open(path string) (db *DB, err error) {
+func Open(path string, change ...Option) (db *DB, err error) {
 	defer catchDamage(path, &err)
-	if err := verify(path); err != nil {
+	with := options{log: slog.New(slog.DiscardHandler)}
+	for _, option := range change {
+		option(&with)
+	}
+	if err := verify(path, with.witness); err != nil && !(with.accept && errors.Is(err, ErrMismatch)) {
 		return nil, openError(path, err)
 	}
 	_, found := os.Stat(path)
@@ -52,7 +92,18 @@ func Open(path string) (db *DB, err error) {
 	if bolt, err = compact(bolt, path); err != nil {
 		return nil, openError(path, err)
 	}
-	db = &DB{bolt: bolt, path: path, queue: make(chan *write), closing: make(chan struct{})}
+	db = &DB{path: path, log: with.log, witness: with.witness, queue: make(chan *write), closing: make(chan struct{})}
+	if db.witness != nil {
+		identity, err := identify(bolt, db.witness)
+		if err != nil {
+			return nil, openError(path, errors.Join(err, bolt.Close()))
+		}
+		db.generation = identity.Generation
+	}
+	if db.file, err = os.Stat(path); err != nil {
+		return nil, openError(path, errors.Join(err, bolt.Close()))
+	}
+	db.bolt.Store(bolt)
 	db.changes.waiting, db.changes.feed.created = map[string]chan struct{}{}, map[string]uint64{}
 	db.written.Add(1)
 	go db.writeLoop()
@@ -71,7 +122,7 @@ func openError(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return fmt.Errorf("%w: %s is held by another process: is agboxd already running?", ErrLocked, path)
-	case errors.Is(err, ErrCorrupt):
+	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrMismatch):
 		return err
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
 		return corrupt(path, err)
@@ -87,7 +138,8 @@ func openError(path string, err error) error {
 func noSpace(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 func corrupt(path string, cause error) error {
-	return fmt.Errorf("%w: %s: %w: restore a copy of it, or move it away to start with an empty one", ErrCorrupt, path, cause)
+	return fmt.Errorf("%w: %s: %w: restore a copy of it, or move it away and start agboxd --adopt, "+
+		"which takes the sandboxes that are there into a new one", ErrCorrupt, path, cause)
 }
 
 // Close records what was already handed in, wakes every reader that waits for a change, and closes the
@@ -98,15 +150,39 @@ func (db *DB) Close() error {
 		close(db.closing)
 		db.written.Wait()
 		db.changes.wakeAll()
-		err = db.bolt.Close()
+		err = db.end()
 	})
 	return err
+}
+
+// end closes the file. Its generation grows once more, so that a copy that was made meanwhile is an older one.
+func (db *DB) end() error {
+	misplaced := db.inPlace()
+	bolt := db.bolt.Load()
+	if db.witness == nil {
+		return errors.Join(misplaced, bolt.Close())
+	}
+	if misplaced != nil { // what is at its place, or was saved, does not get any newer
+		return errors.Join(misplaced, bolt.Close(), db.witness.close())
+	}
+	if err := bolt.Update(db.advance); err != nil {
+		db.log.Warn("a copy of the database from before now will not be told from it", slog.Any("error", db.writeError(err)))
+	} else if err := db.testify(); err != nil {
+		db.log.Warn("a copy of the database from before now will not be told from it", slog.Any("error", err))
+	}
+	return errors.Join(bolt.Close(), db.witness.close())
 }
 
 func (db *DB) view(fn func(*bbolt.Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer catchDamage(db.path, &err)
-	err = db.bolt.View(fn)
+	for {
+		bolt := db.bolt.Load()
+		err = bolt.View(fn)
+		if !errors.Is(err, bolterrors.ErrDatabaseNotOpen) || db.bolt.Load() == bolt {
+			break
+		}
+	}
 	switch {
 	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
 		return ErrClosed
@@ -118,6 +194,8 @@ func (db *DB) view(fn func(*bbolt.Tx) error) (err error) {
 
 func (db *DB) writeError(err error) error {
 	switch {
+	case errors.Is(err, ErrMoved):
+		return err
 	case noSpace(err):
 		return fmt.Errorf("%w: %s: %w: free space on its disk and ask again, nothing was recorded", ErrNoSpace, db.path, err)
 	case errors.Is(err, syscall.EROFS):

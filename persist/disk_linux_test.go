@@ -3,8 +3,11 @@ package persist_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -94,4 +97,54 @@ func TestReadOnlyDisk(t *testing.T) {
 	if err == nil || !bytes.Contains([]byte(err.Error()), []byte(path)) || !bytes.Contains([]byte(err.Error()), []byte("XDG_DATA_HOME")) {
 		t.Errorf("a read-only disk gives %v", err)
 	}
+}
+
+// TestFullDiskIsFoundOnce: a full disk costs a burst of writers one transaction, not one each, and the next burst none.
+func TestFullDiskIsFoundOnce(t *testing.T) {
+	dir := smallDisk(t, "size=24m")
+	db := open(t, filepath.Join(dir, "ids.db"))
+	const writers = 100
+	for i := range writers {
+		must(t, db, create(fmt.Sprintf("box-%02d", i)))
+	}
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = filler.Write(make([]byte, 4096))
+	}
+	filler.Close()
+	burst := func() (refused int) {
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		for i := range writers {
+			group.Go(func() {
+				e := tell(fmt.Sprintf("box-%02d", i), 1, agboxv1.EventType_SANDBOX_PREPARING, "")
+				e.Events[0].SandboxId = strings.Repeat("y", 200_000) // more than the pages that are free
+				if err := db.Append(e); errors.Is(err, persist.ErrNoSpace) {
+					mu.Lock()
+					refused++
+					mu.Unlock()
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		return refused
+	}
+	before := db.Transactions()
+	first := burst()
+	if spent := db.Transactions() - before; first < writers/2 || spent > writers/2 {
+		t.Errorf("a burst of which %d were refused cost %d transactions", first, spent)
+	}
+	before = db.Transactions()
+	if refused := burst(); refused < first || db.Transactions() != before {
+		t.Errorf("a second burst of which %d were refused cost %d transactions", refused, db.Transactions()-before)
+	}
+	if err := os.Remove(filler.Name()); err != nil {
+		t.Fatal(err)
+	}
+	must(t, db, tell("box-00", 1, agboxv1.EventType_SANDBOX_READY, ""))
 }

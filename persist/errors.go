@@ -12,6 +12,13 @@ var (
 	// ErrNoSpace: the disk is full, or read-only; nothing was recorded and the same call may succeed later.
 	ErrNoSpace = errors.New("persist: the database takes no writes")
 
+	// ErrMismatch: the database is not the one that its witness saw last; see Mismatch.
+	ErrMismatch = errors.New("persist: this is not the database that was here")
+	// ErrWitness: the instance file does not hold what it should.
+	ErrWitness = errors.New("persist: the instance file is damaged")
+	// ErrMoved: the database's file is not where it was, and changes are refused until agboxd is started again.
+	ErrMoved = errors.New("persist: the database's file was taken away")
+
 	// ErrSandboxIDTaken and ErrExecIDTaken: the id was used before, in this or an earlier life.
 	ErrSandboxIDTaken = errors.New("persist: sandbox id was used before")
 	ErrExecIDTaken    = errors.New("persist: exec id was used before")

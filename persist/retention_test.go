@@ -96,7 +96,8 @@ func TestOldestDeletion(t *testing.T) {
 	}
 }
 
-// TestCompaction: a database that is mostly free shrinks when it is opened, and loses nothing.
+// TestCompaction: a database that is mostly free shrinks when it is opened, and loses nothing, by a loss of power neither:
+// the directory, which tells which file has the name, is synced after the exchange. Not parallel: it watches the syncs of all.
 func TestCompaction(t *testing.T) {
 	db, path := newDB(t)
 	for i := range 40 {
@@ -116,7 +117,12 @@ func TestCompaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var synced []string
+	defer persist.WatchSyncs(func(dir string) { synced = append(synced, dir) })()
 	db = open(t, path)
+	if !slices.Equal(synced, []string{filepath.Dir(path)}) {
+		t.Errorf("synced were %v", synced)
+	}
 	after, err := os.Stat(path)
 	if err != nil || after.Size() > before.Size()/4 || after.Mode().Perm() != 0o600 {
 		t.Errorf("the file had %d bytes and has %d, mode %v, %v", before.Size(), after.Size(), after.Mode(), err)

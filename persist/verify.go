@@ -12,11 +12,23 @@ import (
 )
 
 // verify reads every page of an existing database that is in use, and fails with ErrCorrupt where one is not what it
-// should be, is reached twice, or lies beyond the end of the file. It comes before the database is opened for writing because that reads
+// should be, is reached twice, or lies beyond the end of the file, and with a *Mismatch where the database is not the one
+// that w saw last; a w of nil saw none. It comes before the database is opened for writing because that reads
 // the pages in a goroutine of its own, whose panic would end the process with a stack instead of an answer.
-func verify(path string) (err error) {
+func verify(path string, w *Witness) (err error) {
+	if w == nil {
+		w = &Witness{}
+	}
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
-		return nil // there is nothing to read: opening it makes it, or tells why not
+		// There is nothing to read: opening it makes it, or tells why not.
+		lost := w.compare(Identity{}) != ""
+		switch {
+		case lost && errors.Is(err, os.ErrNotExist):
+			return &Mismatch{Path: path, What: "is not there"}
+		case lost && err == nil && info.Mode().IsRegular():
+			return &Mismatch{Path: path, What: "is empty"}
+		}
+		return nil
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer catchDamage(path, &err)
@@ -34,7 +46,7 @@ func verify(path string) (err error) {
 		} else if tx.Size() > info.Size() {
 			return corrupt(path, fmt.Errorf("it has %d bytes, which is less than the %d in use", info.Size(), tx.Size()))
 		}
-		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
+		err := tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
 			var last []byte
 			return bucket.ForEach(func(key, _ []byte) error {
 				if bytes.Compare(last, key) >= 0 {
@@ -44,6 +56,10 @@ func verify(path string) (err error) {
 				return nil
 			})
 		})
+		if what := w.compare(readIdentity(tx)); err == nil && what != "" {
+			return &Mismatch{Path: path, What: what, Known: knownSandboxes(tx)}
+		}
+		return err
 	})
 }
 

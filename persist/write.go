@@ -44,8 +44,8 @@ type write struct {
 	apply func(*bbolt.Tx) error
 	// changed is the sandbox whose readers wake once this is durable.
 	changed string
-	// created: that sandbox did not exist before.
-	created bool
+	// creates: it may accept a sandbox. created: it did, which did not exist before.
+	creates, created bool
 	err     error
 	done    chan struct{}
 }
@@ -65,8 +65,12 @@ func (db *DB) AppendAll(entries []Entry) []error {
 		return errs
 	}
 	w := &write{changed: entries[0].SandboxID}
+	for _, e := range entries {
+		w.creates = w.creates || e.Create != nil
+	}
 	w.apply = func(tx *bbolt.Tx) error {
 		recorded := false
+		w.created = false // by an earlier try
 		for i, e := range entries {
 			if errs[i] = e.apply(tx); errs[i] != nil && !isRefusal(errs[i]) {
 				return errs[i]
@@ -127,38 +131,6 @@ func (db *DB) gather(first *write) []*write {
 		}
 	}
 	return group
-}
-
-func (db *DB) commit(group []*write) {
-	crashPoint()
-	err := db.bolt.Update(func(tx *bbolt.Tx) error {
-		for _, w := range group {
-			w.err = w.apply(tx)
-			// A refusal was found before anything was put; any other error may have left half of a write
-			// behind, so the transaction must not commit.
-			if w.err != nil && !isRefusal(w.err) {
-				return w.err
-			}
-		}
-		return nil
-	})
-	crashPoint()
-	if err != nil && len(group) > 1 {
-		// One write that cannot be stored must not fail its neighbours.
-		for _, w := range group {
-			db.commit([]*write{w})
-		}
-		return
-	}
-	for _, w := range group {
-		if err != nil {
-			w.err = db.writeError(err)
-		}
-		if w.err == nil && w.changed != "" {
-			db.changes.wake(w.changed, w.created)
-		}
-		close(w.done)
-	}
 }
 
 func isRefusal(err error) bool {

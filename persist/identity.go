@@ -1,0 +1,104 @@
+package persist
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+	"go.etcd.io/bbolt"
+)
+
+// Keys of the bucket identity.
+var (
+	keyDatabase   = []byte("database")
+	keyInstance   = []byte("instance")
+	keyGeneration = []byte("generation")
+)
+
+// Mismatch is why Open refuses a database: it is not the one that its witness saw last. What it does not know was not
+// necessarily never there.
+type Mismatch struct {
+	Path string
+	// What says in what way, after the path.
+	What string
+	// Known are the ids of all sandboxes that the database ever accepted.
+	Known map[string]bool
+}
+
+func (m *Mismatch) Error() string {
+	return fmt.Sprintf("%v: %s %s", ErrMismatch, m.Path, m.What)
+}
+
+func (m *Mismatch) Unwrap() error { return ErrMismatch }
+
+func readIdentity(tx *bbolt.Tx) Identity {
+	bucket := tx.Bucket(identities)
+	if bucket == nil {
+		return Identity{}
+	}
+	return Identity{
+		Database: string(bucket.Get(keyDatabase)), Instance: string(bucket.Get(keyInstance)),
+		Generation: decodeUint(bucket.Get(keyGeneration)),
+	}
+}
+
+func putGeneration(tx *bbolt.Tx, generation uint64) error {
+	return tx.Bucket(identities).Put(keyGeneration, encodeUint(generation))
+}
+
+// knownSandboxes are all that were ever accepted.
+func knownSandboxes(tx *bbolt.Tx) map[string]bool {
+	known := map[string]bool{}
+	if ids := tx.Bucket(sandboxIDs); ids != nil {
+		_ = ids.ForEach(func(id, _ []byte) error { known[string(id)] = true; return nil })
+	}
+	return known
+}
+
+// identify gives the database its identity, and a generation beyond all that it or the witness has had.
+func identify(bolt *bbolt.DB, w *Witness) (Identity, error) {
+	var identity Identity
+	err := bolt.Update(func(tx *bbolt.Tx) error {
+		identity = readIdentity(tx)
+		if w.Instance == "" {
+			w.Instance = identity.Instance
+		}
+		if w.Instance == "" {
+			w.Instance = uuid.NewString()
+		}
+		if identity.Database == "" {
+			identity.Database = uuid.NewString()
+		}
+		identity.Instance = w.Instance
+		identity.Generation = max(identity.Generation, w.identity.Generation) + 1
+		bucket := tx.Bucket(identities)
+		if err := bucket.Put(keyDatabase, []byte(identity.Database)); err != nil {
+			return err
+		}
+		if err := bucket.Put(keyInstance, []byte(identity.Instance)); err != nil {
+			return err
+		}
+		return putGeneration(tx, identity.Generation)
+	})
+	if err != nil {
+		return identity, err
+	}
+	return identity, w.place(identity)
+}
+
+// advance takes the next generation, for a change that a copy must not be without. The witness hears of it once it is
+// durable, by testify.
+func (db *DB) advance(tx *bbolt.Tx) error {
+	if db.witness == nil {
+		return nil
+	}
+	db.generation = readIdentity(tx).Generation + 1
+	return putGeneration(tx, db.generation)
+}
+
+// testify has the witness say what the database has reached.
+func (db *DB) testify() error {
+	if db.witness == nil || db.witness.identity.Generation == db.generation {
+		return nil
+	}
+	return db.witness.record(db.generation)
+}
