@@ -30,7 +30,7 @@ func checkpoint(state lifecycle.State) *journalv1.Checkpoint {
 		Services: services, Ports: state.Ports, CommandEnded: state.CommandEnded,
 		Grace: protoDuration(state.Grace), DrainUntil: protoTime(state.DrainUntil),
 		Extended: state.Extended, ExpiresAt: protoTime(state.ExpiresAt), IdleTtl: protoDuration(state.IdleTTL),
-		Lazy: state.Lazy, Detached: state.Detached, Restarts: state.Restarts, RestartAt: protoTime(state.RestartAt),
+		Lazy: state.Lazy, Detached: state.Detached, Recovered: state.Recovered, Restarts: state.Restarts, RestartAt: protoTime(state.RestartAt),
 	}
 }
 
@@ -45,7 +45,7 @@ func restore(id string, c *journalv1.Checkpoint) lifecycle.State {
 		ErrorCode: c.ErrorCode, ErrorMessage: c.ErrorMessage, Ports: c.Ports, CommandEnded: c.CommandEnded,
 		Grace: goDuration(c.Grace), DrainUntil: goTime(c.DrainUntil),
 		Extended: c.Extended, ExpiresAt: goTime(c.ExpiresAt), IdleTTL: goDuration(c.IdleTtl),
-		Lazy: c.Lazy, Detached: c.Detached, Restarts: c.Restarts, RestartAt: goTime(c.RestartAt),
+		Lazy: c.Lazy, Detached: c.Detached, Recovered: c.Recovered, Restarts: c.Restarts, RestartAt: goTime(c.RestartAt),
 	}
 	if len(c.Services) > 0 {
 		state.Services = make(map[string]lifecycle.ServiceState, len(c.Services))

@@ -7,7 +7,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// janitor is /janitor: it removes the history of sandboxes that were DELETED long enough ago, with their logs.
+// janitor is /janitor: it removes the history of sandboxes that were DELETED long enough ago, with their logs, and the logs of
+// execs whose events were trimmed.
 type janitor struct {
 	system *System
 	// next is when the timer that runs fires, zero while none does.
@@ -15,8 +16,9 @@ type janitor struct {
 }
 
 type (
-	// deleted tells that a sandbox was DELETED.
+	// deleted tells that a sandbox was DELETED, trimmed that events of one were removed because there were too many.
 	deleted struct{}
+	trimmed struct{}
 	// sweep has the janitor look for what is due.
 	sweep struct{ at time.Time }
 )
@@ -26,6 +28,9 @@ func (j *janitor) Receive(c actor.Context) {
 	case *actor.Started:
 		j.purge()
 		j.arm(c.Self())
+		j.clear(c.Self())
+	case *trimmed:
+		j.clear(c.Self())
 	case *deleted:
 		j.arm(c.Self())
 	case *sweep:
@@ -58,6 +63,28 @@ func (j *janitor) purge() {
 		}
 		j.system.forget(id)
 		j.system.log.Info("history removed", slog.String("sandbox_id", id), slog.String("reason", "event_retention_ttl"))
+	}
+}
+
+// clearAtOnce is how many trimmed execs lose their files before the janitor looks at what else there is to do.
+const clearAtOnce = 256
+
+// clear removes the files of execs whose events are gone.
+func (j *janitor) clear(self *actor.PID) {
+	list, err := j.system.db.TrimmedExecs(clearAtOnce)
+	for _, exec := range list {
+		if err == nil {
+			err = j.system.runtime.ForgetExec(exec.SandboxID, exec.ExecID)
+		}
+	}
+	if err == nil && len(list) > 0 {
+		err = j.system.db.ForgetTrimmed(list)
+	}
+	switch {
+	case err != nil: // the next trim, or start, tries again
+		j.system.log.Error("logs of execs whose events are gone cannot be removed", slog.Any("error", err))
+	case len(list) == clearAtOnce:
+		j.system.actors.Root.Send(self, &trimmed{})
 	}
 }
 

@@ -18,23 +18,28 @@ type reconciler struct {
 	running bool
 	again   bool
 	retries *backoff.ExponentialBackOff
+	orphans *orphans
+	// due is when the orphans are looked at next, zero for not before the next comparison.
+	due time.Time
 }
 
 type (
 	// reconcile asks for a comparison.
 	reconcile struct{}
-	// reconciled ends one, which may not have come about.
-	reconciled struct{ err error }
+	// reconciled ends one, which may not have come about. At next, if that is not zero, something is due for removal.
+	reconciled struct {
+		next time.Time
+		err  error
+	}
+	// orphansDue wakes the reconciler at a time, or before that to look at the clock.
+	orphansDue struct{ at time.Time }
 )
-
-// orphanGrace is how long an object that no log knows is left alone when this very process made it: longer than
-// any create takes from its first object to its end.
-const orphanGrace = 5 * time.Minute
 
 func (r *reconciler) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		r.retries = newBackoff()
+		r.orphans = &orphans{system: r.system}
 	case *reconcile:
 		if r.running {
 			r.again = true
@@ -43,7 +48,8 @@ func (r *reconciler) Receive(c actor.Context) {
 		r.running = true
 		self := c.Self()
 		r.system.work.Go(func() {
-			r.system.actors.Root.Send(self, &reconciled{r.system.reconcile(r.system.working)})
+			next, err := r.system.reconcile(r.system.working, r.orphans)
+			r.system.actors.Root.Send(self, &reconciled{next, err})
 		})
 	case *reconciled:
 		r.running = false
@@ -56,13 +62,25 @@ func (r *reconciler) Receive(c actor.Context) {
 		}
 		r.retries.Reset()
 		r.again = false
+		if r.due = m.next; !m.next.IsZero() {
+			r.system.sendLater(c.Self(), &orphansDue{m.next}, r.system.sleep(m.next))
+		}
+	case *orphansDue:
+		switch {
+		case !m.at.Equal(r.due):
+		case r.system.now().Before(m.at):
+			r.system.sendLater(c.Self(), m, r.system.sleep(m.at))
+		default:
+			r.due = time.Time{}
+			c.Send(c.Self(), &reconcile{})
+		}
 	}
 }
 
 // reconcile has every sandbox look whose primary should run and does not, and removes what no log knows.
-func (s *System) reconcile(ctx context.Context) error {
+func (s *System) reconcile(ctx context.Context, orphans *orphans) (next time.Time, err error) {
 	var inventory Inventory
-	err := s.persistently(ctx, func() error {
+	err = s.persistently(ctx, func() error {
 		var err error
 		inventory, err = s.runtime.Inventory(ctx)
 		return err
@@ -71,7 +89,7 @@ func (s *System) reconcile(ctx context.Context) error {
 		if ctx.Err() == nil {
 			s.log.Error("the runtime cannot be compared with the log, trying again", slog.Any("error", err))
 		}
-		return err
+		return next, err
 	}
 	for _, e := range s.registry.all() {
 		state := e.state.Load()
@@ -83,8 +101,7 @@ func (s *System) reconcile(ctx context.Context) error {
 			s.actors.Root.Send(e.pid, &containerEnded{})
 		}
 	}
-	s.removeOrphans(ctx, inventory)
-	return nil
+	return orphans.remove(ctx, inventory)
 }
 
 // attach leaves alone a sandbox that an operation is about to change.
@@ -101,39 +118,4 @@ func (s *System) attach(e *entry) {
 	if err := s.runtime.Attach(e.id); err != nil {
 		s.log.Warn("no way for commands yet", slog.String("sandbox_id", e.id), slog.Any("error", err))
 	}
-}
-
-func (s *System) removeOrphans(ctx context.Context, inventory Inventory) {
-	young := false
-	for id, foreign := range inventory.Objects {
-		switch {
-		case !s.orphan(id):
-		case !foreign:
-			young = true
-		default:
-			err := s.runtime.Remove(ctx, id)
-			s.log.Warn("audit: objects removed", slog.String("sandbox_id", id),
-				slog.String("reason", "no log knows this sandbox, or it is DELETED"), slog.Any("error", err))
-		}
-	}
-	for _, id := range inventory.Histories {
-		if _, known := s.registry.get(id); !known {
-			err := s.runtime.Forget(id)
-			s.log.Warn("audit: logs removed", slog.String("sandbox_id", id),
-				slog.String("reason", "no log knows this sandbox"), slog.Any("error", err))
-		}
-	}
-	if young {
-		s.after(orphanGrace, func() { s.tell(nameReconciler, &reconcile{}) })
-	}
-}
-
-// orphan reports whether nothing of the sandbox should be in the runtime.
-func (s *System) orphan(id string) bool {
-	e, known := s.registry.get(id)
-	if !known {
-		return true
-	}
-	state, err := e.load(s.db)
-	return err == nil && state.Phase == lifecycle.Deleted
 }

@@ -266,26 +266,6 @@ func TestEngineGoesAway(t *testing.T) {
 	})
 }
 
-func TestOrphans(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.create("box-1", spec)
-		w.create("box-2", spec)
-		w.request("box-2", lifecycle.Delete{})
-		w.end()
-		w.runtime.Orphans = map[string]bool{"box-1": true, "box-2": true, "lost": true, "young": false}
-		w.start()
-		for id, want := range map[string]bool{"box-1": false, "box-2": true, "lost": true, "young": false} {
-			removed := slices.Index(w.runtime.Calls(), "remove "+id) >= 0
-			if id == "box-2" { // its own delete removed it once before
-				removed = strings.Count(strings.Join(w.runtime.Calls(), "|"), "remove box-2") == 2
-			}
-			if removed != want {
-				t.Errorf("%s removed: %v", id, removed)
-			}
-		}
-	})
-}
-
 // TestLateObjects: what an engine makes of a sandbox after it was DELETED, by this daemon or the one before, goes.
 func TestLateObjects(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

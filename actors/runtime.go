@@ -41,8 +41,14 @@ type Runtime interface {
 	// Forget removes the exec logs and results of a removed sandbox.
 	Forget(sandboxID string) error
 
+	// ForgetExec removes the logs and the result of one exec, which has ended.
+	ForgetExec(sandboxID, execID string) error
+
 	// Inventory lists what there is of this daemon's sandboxes, in a few calls however many there are.
 	Inventory(ctx context.Context) (Inventory, error)
+	// Describe returns a sandbox that only the runtime knows, and ExecIDs the execs of which there are logs or results.
+	Describe(ctx context.Context, sandboxID string) (Found, error)
+	ExecIDs(sandboxID string) ([]string, error)
 	// Observe returns what became of the sandbox's containers.
 	Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (Observation, error)
 	// Attach opens the way for commands to a primary that runs, as after a restart of the daemon. Commands do
@@ -112,6 +118,8 @@ type Inventory struct {
 	Objects map[string]bool
 	// Histories are the sandboxes with logs or results on disk.
 	Histories []string
+	// Since is when the oldest of all that was made.
+	Since time.Time
 }
 
 // CodedError is an error of the runtime that has an error code of its own for the FAILED event.

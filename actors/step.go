@@ -198,7 +198,10 @@ func (s *sandbox) surplus(newest uint64) uint64 {
 func (s *sandbox) apply(c actor.Context, st *step) {
 	s.state = st.after
 	s.entry.state.Store(&st.after)
-	s.trimmed = max(s.trimmed, st.entry.TrimTo)
+	if st.entry.TrimTo > s.trimmed {
+		s.trimmed = st.entry.TrimTo
+		s.system.tell(nameJanitor, &trimmed{})
+	}
 	if st.exec != nil {
 		s.runExec(c, st.exec)
 	}
@@ -215,6 +218,9 @@ func (s *sandbox) apply(c actor.Context, st *step) {
 				s.endExec(c, CommandID)
 			}
 		case agboxv1.EventType_SANDBOX_READY:
+			s.runCommand(c)
+		case agboxv1.EventType_SANDBOX_RECOVERED:
+			s.stale = true
 			s.runCommand(c)
 		}
 	}

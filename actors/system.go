@@ -42,6 +42,10 @@ type Config struct {
 	MaxEvents uint64
 	// OnShutdown is what becomes of sandboxes when the daemon ends.
 	OnShutdown ShutdownPolicy
+	// Adopt takes sandboxes in that the runtime has and the database does not know, before anything else is done. Forget,
+	// where it is not nil, removes them instead; Start fails with ErrOrphanCount where there are not so many.
+	Adopt  bool
+	Forget *int
 	// Now is the host's clock, nil for time.Now. Tests set it, as a person may.
 	Now func() time.Time
 }
@@ -110,6 +114,9 @@ func (s *System) spawn(since time.Time) error {
 		return fmt.Errorf("actors: cannot start the supervisor: %w", err)
 	}
 	if err := s.recover(); err != nil {
+		return err
+	}
+	if err := s.settleOrphans(s.working); err != nil {
 		return err
 	}
 	for name, produce := range map[string]actor.Producer{
@@ -201,8 +208,8 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	if earlier != nil {
 		return s.repeated(ctx, earlier, spec, requestID)
 	}
-	defer release()
 	if err := s.runtime.Conflict(ctx, id); err != nil {
+		release()
 		return View{}, err
 	}
 	e := newEntry(id, spec)
@@ -213,13 +220,31 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	r := newRequest(lifecycle.Create{Lazy: spec.GetLazy()})
 	r.create, r.requestID = spec, requestID
 	state, err := s.ask(ctx, e, r)
-	if err != nil && (!errors.Is(err, ErrOutcomeUnknown) || s.neverRecorded(id, err)) {
-		s.discard(e)
-		if errors.Is(err, persist.ErrSandboxIDTaken) {
-			err = fmt.Errorf("%w: %s", ErrSandboxIDTaken, id)
-		}
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // nobody waits any more, and it may come to nothing yet
+		s.work.Go(func() {
+			defer release()
+			select {
+			case late := <-r.answer:
+				_ = s.undoCreate(e, late.err)
+			case <-s.working.Done():
+			}
+		})
+		return s.view(e, state), err
 	}
-	return s.view(e, state), err
+	defer release()
+	return s.view(e, state), s.undoCreate(e, err)
+}
+
+// undoCreate leaves nothing of a create that failed. It returns err for the caller.
+func (s *System) undoCreate(e *entry, err error) error {
+	if err == nil || errors.Is(err, ErrOutcomeUnknown) && !s.neverRecorded(e.id, err) {
+		return err
+	}
+	s.discard(e)
+	if errors.Is(err, persist.ErrSandboxIDTaken) {
+		return fmt.Errorf("%w: %s", ErrSandboxIDTaken, e.id)
+	}
+	return err
 }
 
 // neverRecorded reports whether a create whose actor crashed left no trace, so that its id is free again.

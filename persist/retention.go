@@ -75,7 +75,7 @@ func (db *DB) Purge(sandboxID string) error {
 }
 
 // trim removes the events up to sequence. An exec that ended in one of them is forgotten with it; its id stays
-// reserved.
+// reserved, and its files are for whoever asks for TrimmedExecs.
 func trim(tx *bbolt.Tx, sandboxID string, sequence uint64) error {
 	events := tx.Bucket(eventsOf(sandboxID))
 	if events == nil {
@@ -95,6 +95,9 @@ func trim(tx *bbolt.Tx, sandboxID string, sequence uint64) error {
 		}
 		id := []byte(event.GetExec().GetExecId())
 		if err := tx.Bucket(execEnds).Delete(id); err != nil {
+			return err
+		}
+		if err := tx.Bucket(trimmedExecs).Put(trimmedKey(sandboxID, event.GetExec().GetExecId()), nil); err != nil {
 			return err
 		}
 		for _, name := range [][]byte{execConfigsOf(sandboxID), execMarksOf(sandboxID)} {

@@ -167,6 +167,9 @@ func (e Entry) put(tx *bbolt.Tx) error {
 		if err := tx.Bucket(sandboxIDs).Put([]byte(e.SandboxID), encodeTime(e.At)); err != nil {
 			return err
 		}
+		if err := tx.Bucket(begun).Delete([]byte(e.SandboxID)); err != nil {
+			return err
+		}
 		if e.RequestID != "" {
 			mark := &journalv1.RequestMark{RequestId: e.RequestID}
 			if err := putMessage(tx.Bucket(marks), []byte(e.SandboxID), mark); err != nil {

@@ -31,6 +31,11 @@ type Runtime struct {
 	NoCopyOnWrite error
 	// Orphans are reported as objects in the runtime.
 	Orphans map[string]bool
+	// Described are sandboxes that the runtime can describe, Histories those with files, and Execs the execs of each sandbox
+	// that have any.
+	Described map[string]actors.Found
+	Histories []string
+	Execs     map[string][]string
 
 	mu      sync.Mutex
 	calls   []string
@@ -212,6 +217,9 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 		return err
 	}
 	_ = r.DeleteSnapshot(ctx, actors.ForkSnapshotID(id)) // of a fork only
+	r.mu.Lock()
+	delete(r.Orphans, id)
+	r.mu.Unlock()
 	return nil
 }
 
@@ -219,6 +227,7 @@ func (r *Runtime) Forget(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, "forget "+id)
+	r.Histories = slices.DeleteFunc(r.Histories, func(other string) bool { return other == id })
 	return nil
 }
 
@@ -230,7 +239,31 @@ func (r *Runtime) Inventory(ctx context.Context) (actors.Inventory, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return actors.Inventory{Running: maps.Clone(r.running), Objects: maps.Clone(r.Orphans)}, nil
+	return actors.Inventory{Running: maps.Clone(r.running), Objects: maps.Clone(r.Orphans), Histories: slices.Clone(r.Histories)}, nil
+}
+
+func (r *Runtime) Describe(_ context.Context, id string) (actors.Found, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := r.Described[id]
+	r.running[id] = found.Phase == lifecycle.Ready
+	if found.Spec == nil {
+		found.Spec = &agboxv1.CreateSpec{}
+	}
+	return found, nil
+}
+
+func (r *Runtime) ExecIDs(id string) ([]string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.Execs[id]), nil
+}
+
+func (r *Runtime) ForgetExec(sandboxID, execID string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, "forget "+execID+" of "+sandboxID)
+	return nil
 }
 
 func (r *Runtime) Observe(ctx context.Context, id string, _ *agboxv1.CreateSpec) (actors.Observation, error) {

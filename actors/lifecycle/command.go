@@ -17,6 +17,7 @@ const (
 	ReasonDrainDeadline   = "drain_deadline"
 	ReasonPauseRequested  = "pause_requested"
 	ReasonLeaseEnded      = "lease_ended"
+	ReasonNothingLeft     = "nothing_left"
 )
 
 // Error codes that FAILED and EXEC_FAILED events carry, beside those of the runtime.
@@ -66,6 +67,21 @@ type (
 	Extend struct {
 		ExpiresAt *time.Time
 		IdleTTL   *time.Duration
+	}
+	// Recover begins a sandbox that the runtime has and no log knows, as it is: READY, PAUSED, STOPPED, or FAILED with a
+	// Code. Services are those that were made.
+	Recover struct {
+		Phase         Phase
+		Code, Message string
+		CreatedAt     time.Time
+		Services      []string
+		Ports         []*agboxv1.PublishedPort
+	}
+	// RecoverExec records an exec that the sandbox has and its log does not. Without a Result it still runs where the
+	// sandbox does, and is lost otherwise.
+	RecoverExec struct {
+		ExecID string
+		Result *ExecResult
 	}
 	// Detach takes the sandbox's lease away.
 	Detach struct{}
@@ -146,6 +162,8 @@ type ExecResult struct {
 
 func (Create) command()          {}
 func (Use) command()             {}
+func (Recover) command()         {}
+func (RecoverExec) command()     {}
 func (Unchanged) command()       {}
 func (Detach) command()          {}
 func (Resume) command()          {}

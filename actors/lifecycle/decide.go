@@ -36,6 +36,10 @@ func (d *decision) decide(c Command) error {
 		return d.create(c)
 	case Use:
 		return d.use()
+	case Recover:
+		return d.recover(c)
+	case RecoverExec:
+		return d.recoverExec(c)
 	case Unchanged:
 		if d.state.Phase != c.Phase || !d.state.ChangedAt.Equal(c.Since) {
 			return d.wrongState("change", "it is not what it was when it was looked at")
@@ -125,6 +129,36 @@ func (d *decision) create(c Create) error {
 		phase = Dormant
 	}
 	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, phase, &agboxv1.SandboxPhaseDetails{Phase: Creating.String()})
+	return nil
+}
+
+func (d *decision) recover(c Recover) error {
+	if d.state.Phase != None {
+		return refuse(ErrAlreadyExists, "sandbox %s exists already", d.state.SandboxID)
+	}
+	d.emitPhase(agboxv1.EventType_SANDBOX_RECOVERED, c.Phase, &agboxv1.SandboxPhaseDetails{
+		ErrorCode: c.Code, ErrorMessage: c.Message, CreatedAt: timestamp(c.CreatedAt), Ports: c.Ports,
+	})
+	for _, service := range c.Services {
+		d.serviceReported(ServiceReported{Service: service})
+	}
+	return nil
+}
+
+func (d *decision) recoverExec(c RecoverExec) error {
+	if _, running := d.state.Running[c.ExecID]; running {
+		return refuse(ErrExecExists, "exec %s exists already", c.ExecID)
+	}
+	d.emitExec(agboxv1.EventType_EXEC_STARTED, &agboxv1.ExecEventDetails{
+		ExecId: c.ExecID, ExecState: agboxv1.ExecState_EXEC_STATE_RUNNING,
+	})
+	switch {
+	case c.Result != nil:
+		d.execEnded(c.ExecID, *c.Result)
+	case !d.state.Up():
+		d.execEnded(c.ExecID, ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: CodeExecResultLost,
+			Message: "there is no result of it, and the sandbox does not run"})
+	}
 	return nil
 }
 

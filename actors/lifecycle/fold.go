@@ -31,6 +31,13 @@ func Fold(s State, e *event) State {
 		}
 		s.ErrorCode, s.ErrorMessage, s.Restarts = "", "", 0
 		s.serviceAgain()
+	case agboxv1.EventType_SANDBOX_RECOVERED:
+		s.Recovered, s.CreatedAt, s.ActiveAt = true, at, at
+		if created := e.GetSandboxPhase().GetCreatedAt(); created != nil {
+			s.CreatedAt = created.AsTime()
+		}
+		s.ErrorCode, s.ErrorMessage = e.GetSandboxPhase().GetErrorCode(), e.GetSandboxPhase().GetErrorMessage()
+		s.Ports = e.GetSandboxPhase().GetPorts()
 	case agboxv1.EventType_SANDBOX_DORMANT:
 		s.Operation = NoOperation
 		s.ErrorCode, s.ErrorMessage = e.GetSandboxPhase().GetErrorCode(), e.GetSandboxPhase().GetErrorMessage()

@@ -80,6 +80,8 @@ const (
 // READY to DRAINING, which refuses execs and, when the last one has ended or its time is over, goes on as after a Stop.
 // A Stop with Force replaces one that is under way. Extend and Detach change no phase.
 //
+// Recover leads to where the sandbox was found: READY, PAUSED, STOPPED or FAILED.
+//
 // A lazy Create leads to DORMANT, and Use or Resume from there to PENDING (Creating); when that fails it is DORMANT again.
 //
 // Died, or a CommandEnded that fails, leads from READY to FAILED, or with Restarts left to PENDING (Restarting), which a
@@ -120,6 +122,8 @@ type State struct {
 	// Lazy: the sandbox was created so and never made. Detached: it has no lease any more.
 	Lazy     bool
 	Detached bool
+	// Recovered: the log begins with what was found in the runtime; what the sandbox was asked to be is put together from that.
+	Recovered bool
 	// Restarts counts those in a row, the one at RestartAt included.
 	Restarts  uint32
 	RestartAt time.Time

@@ -128,6 +128,9 @@ const (
 	// The sandbox crashed and its restart_policy starts it again.
 	EventType_SANDBOX_RESTARTING EventType = 72
 	EventType_SANDBOX_DETACHED   EventType = 73
+	// The first event of a sandbox that was found in the runtime by a daemon whose database did not know it, and was taken in as
+	// it was (agboxd --adopt).
+	EventType_SANDBOX_RECOVERED EventType = 90
 	// The program that runs commands inside the sandbox cannot be reached; error_message says since when. The sandbox is looked
 	// at: what it is then, further events tell.
 	EventType_SANDBOX_LINK_LOST EventType = 80
@@ -161,6 +164,7 @@ var (
 		71: "SANDBOX_DORMANT",
 		72: "SANDBOX_RESTARTING",
 		73: "SANDBOX_DETACHED",
+		90: "SANDBOX_RECOVERED",
 		80: "SANDBOX_LINK_LOST",
 	}
 	EventType_value = map[string]int32{
@@ -189,6 +193,7 @@ var (
 		"SANDBOX_DORMANT":           71,
 		"SANDBOX_RESTARTING":        72,
 		"SANDBOX_DETACHED":          73,
+		"SANDBOX_RECOVERED":         90,
 		"SANDBOX_LINK_LOST":         80,
 	}
 )
@@ -1471,7 +1476,9 @@ type SandboxHandle struct {
 	// The sandbox ends at this time unless somebody holds its lease again; unset: it has none, or it is held.
 	LeaseEndsAt *timestamppb.Timestamp `protobuf:"bytes,67,opt,name=lease_ends_at,json=leaseEndsAt,proto3" json:"lease_ends_at,omitempty"`
 	// Restarts in a row.
-	Restarts      uint32 `protobuf:"varint,68,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Restarts uint32 `protobuf:"varint,68,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	// The database had lost the sandbox: what it was asked to be was put together from its containers, and is not all there.
+	Recovered     bool `protobuf:"varint,90,opt,name=recovered,proto3" json:"recovered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1618,6 +1625,13 @@ func (x *SandboxHandle) GetRestarts() uint32 {
 	return 0
 }
 
+func (x *SandboxHandle) GetRecovered() bool {
+	if x != nil {
+		return x.Recovered
+	}
+	return false
+}
+
 // PublishedPort is where a port of the primary is reached on the daemon's host.
 type PublishedPort struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1707,8 +1721,10 @@ type SandboxPhaseDetails struct {
 	ExpiresAt  *timestamppb.Timestamp `protobuf:"bytes,71,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	IdleTtl    *durationpb.Duration   `protobuf:"bytes,72,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
 	// With SANDBOX_RESTARTING: which restart in a row this is, and when it begins.
-	Restarts      uint32                 `protobuf:"varint,73,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	RestartAt     *timestamppb.Timestamp `protobuf:"bytes,74,opt,name=restart_at,json=restartAt,proto3" json:"restart_at,omitempty"`
+	Restarts  uint32                 `protobuf:"varint,73,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	RestartAt *timestamppb.Timestamp `protobuf:"bytes,74,opt,name=restart_at,json=restartAt,proto3" json:"restart_at,omitempty"`
+	// With SANDBOX_RECOVERED: when the sandbox was created, as far as its containers tell.
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,90,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1844,6 +1860,13 @@ func (x *SandboxPhaseDetails) GetRestarts() uint32 {
 func (x *SandboxPhaseDetails) GetRestartAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RestartAt
+	}
+	return nil
+}
+
+func (x *SandboxPhaseDetails) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
 	}
 	return nil
 }
@@ -4801,11 +4824,13 @@ type InfoResponse struct {
 	Isolated         bool                   `protobuf:"varint,6,opt,name=isolated,proto3" json:"isolated,omitempty"`
 	IsolationProblem string                 `protobuf:"bytes,7,opt,name=isolation_problem,json=isolationProblem,proto3" json:"isolation_problem,omitempty"`
 	// How many sandboxes are in each state, by its name without the prefix.
-	Sandboxes     map[string]uint32 `protobuf:"bytes,8,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	RunningExecs  uint32            `protobuf:"varint,9,opt,name=running_execs,json=runningExecs,proto3" json:"running_execs,omitempty"`
-	NetworkPool   string            `protobuf:"bytes,10,opt,name=network_pool,json=networkPool,proto3" json:"network_pool,omitempty"`
-	SubnetsUsed   uint32            `protobuf:"varint,11,opt,name=subnets_used,json=subnetsUsed,proto3" json:"subnets_used,omitempty"`
-	SubnetsTotal  uint32            `protobuf:"varint,12,opt,name=subnets_total,json=subnetsTotal,proto3" json:"subnets_total,omitempty"`
+	Sandboxes    map[string]uint32 `protobuf:"bytes,8,rep,name=sandboxes,proto3" json:"sandboxes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	RunningExecs uint32            `protobuf:"varint,9,opt,name=running_execs,json=runningExecs,proto3" json:"running_execs,omitempty"`
+	NetworkPool  string            `protobuf:"bytes,10,opt,name=network_pool,json=networkPool,proto3" json:"network_pool,omitempty"`
+	SubnetsUsed  uint32            `protobuf:"varint,11,opt,name=subnets_used,json=subnetsUsed,proto3" json:"subnets_used,omitempty"`
+	SubnetsTotal uint32            `protobuf:"varint,12,opt,name=subnets_total,json=subnetsTotal,proto3" json:"subnets_total,omitempty"`
+	// What carries this daemon's mark in the runtime or on disk though its database does not know it.
+	Orphans       []*Orphan `protobuf:"bytes,90,rep,name=orphans,proto3" json:"orphans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4924,6 +4949,155 @@ func (x *InfoResponse) GetSubnetsTotal() uint32 {
 	return 0
 }
 
+func (x *InfoResponse) GetOrphans() []*Orphan {
+	if x != nil {
+		return x.Orphans
+	}
+	return nil
+}
+
+// Orphan is what was found of a sandbox that the database does not know. It can be taken in by agboxd --adopt until it is removed.
+type Orphan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	FoundAt       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=found_at,json=foundAt,proto3" json:"found_at,omitempty"`
+	RemovedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Orphan) Reset() {
+	*x = Orphan{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Orphan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Orphan) ProtoMessage() {}
+
+func (x *Orphan) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
+func (*Orphan) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *Orphan) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *Orphan) GetFoundAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FoundAt
+	}
+	return nil
+}
+
+func (x *Orphan) GetRemovedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RemovedAt
+	}
+	return nil
+}
+
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{64}
+}
+
+// BackupChunk is the next part of the database.
+type BackupChunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupChunk) Reset() {
+	*x = BackupChunk{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupChunk) ProtoMessage() {}
+
+func (x *BackupChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
+func (*BackupChunk) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *BackupChunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type HoldSandboxRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -4933,7 +5107,7 @@ type HoldSandboxRequest struct {
 
 func (x *HoldSandboxRequest) Reset() {
 	*x = HoldSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4945,7 +5119,7 @@ func (x *HoldSandboxRequest) String() string {
 func (*HoldSandboxRequest) ProtoMessage() {}
 
 func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4958,7 +5132,7 @@ func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxRequest.ProtoReflect.Descriptor instead.
 func (*HoldSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{63}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *HoldSandboxRequest) GetSandboxId() string {
@@ -4977,7 +5151,7 @@ type HoldSandboxResponse struct {
 
 func (x *HoldSandboxResponse) Reset() {
 	*x = HoldSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4989,7 +5163,7 @@ func (x *HoldSandboxResponse) String() string {
 func (*HoldSandboxResponse) ProtoMessage() {}
 
 func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5002,7 +5176,7 @@ func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxResponse.ProtoReflect.Descriptor instead.
 func (*HoldSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{64}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *HoldSandboxResponse) GetSandbox() *SandboxHandle {
@@ -5021,7 +5195,7 @@ type DetachSandboxRequest struct {
 
 func (x *DetachSandboxRequest) Reset() {
 	*x = DetachSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5033,7 +5207,7 @@ func (x *DetachSandboxRequest) String() string {
 func (*DetachSandboxRequest) ProtoMessage() {}
 
 func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5046,7 +5220,7 @@ func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DetachSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{65}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DetachSandboxRequest) GetSandboxId() string {
@@ -5071,7 +5245,7 @@ type AttachExecRequest struct {
 
 func (x *AttachExecRequest) Reset() {
 	*x = AttachExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5083,7 +5257,7 @@ func (x *AttachExecRequest) String() string {
 func (*AttachExecRequest) ProtoMessage() {}
 
 func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5096,7 +5270,7 @@ func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecRequest.ProtoReflect.Descriptor instead.
 func (*AttachExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{66}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *AttachExecRequest) GetMessage() isAttachExecRequest_Message {
@@ -5186,7 +5360,7 @@ type AttachExecStart struct {
 
 func (x *AttachExecStart) Reset() {
 	*x = AttachExecStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5198,7 +5372,7 @@ func (x *AttachExecStart) String() string {
 func (*AttachExecStart) ProtoMessage() {}
 
 func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5211,7 +5385,7 @@ func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecStart.ProtoReflect.Descriptor instead.
 func (*AttachExecStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{67}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AttachExecStart) GetExecId() string {
@@ -5258,7 +5432,7 @@ type AttachExecResponse struct {
 
 func (x *AttachExecResponse) Reset() {
 	*x = AttachExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5270,7 +5444,7 @@ func (x *AttachExecResponse) String() string {
 func (*AttachExecResponse) ProtoMessage() {}
 
 func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5283,7 +5457,7 @@ func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecResponse.ProtoReflect.Descriptor instead.
 func (*AttachExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{68}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AttachExecResponse) GetMessage() isAttachExecResponse_Message {
@@ -5393,7 +5567,7 @@ type ReadSandboxLogRequest struct {
 
 func (x *ReadSandboxLogRequest) Reset() {
 	*x = ReadSandboxLogRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5579,7 @@ func (x *ReadSandboxLogRequest) String() string {
 func (*ReadSandboxLogRequest) ProtoMessage() {}
 
 func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5592,7 @@ func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSandboxLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadSandboxLogRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ReadSandboxLogRequest) GetSandboxId() string {
@@ -5467,7 +5641,7 @@ type SandboxLogChunk struct {
 
 func (x *SandboxLogChunk) Reset() {
 	*x = SandboxLogChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5479,7 +5653,7 @@ func (x *SandboxLogChunk) String() string {
 func (*SandboxLogChunk) ProtoMessage() {}
 
 func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5492,7 +5666,7 @@ func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxLogChunk.ProtoReflect.Descriptor instead.
 func (*SandboxLogChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SandboxLogChunk) GetData() []byte {
@@ -5522,7 +5696,7 @@ type UploadFilesRequest struct {
 
 func (x *UploadFilesRequest) Reset() {
 	*x = UploadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5534,7 +5708,7 @@ func (x *UploadFilesRequest) String() string {
 func (*UploadFilesRequest) ProtoMessage() {}
 
 func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5547,7 +5721,7 @@ func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
@@ -5606,7 +5780,7 @@ type UploadFilesStart struct {
 
 func (x *UploadFilesStart) Reset() {
 	*x = UploadFilesStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5618,7 +5792,7 @@ func (x *UploadFilesStart) String() string {
 func (*UploadFilesStart) ProtoMessage() {}
 
 func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5631,7 +5805,7 @@ func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesStart.ProtoReflect.Descriptor instead.
 func (*UploadFilesStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UploadFilesStart) GetSandboxId() string {
@@ -5665,7 +5839,7 @@ type UploadFilesResponse struct {
 
 func (x *UploadFilesResponse) Reset() {
 	*x = UploadFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5677,7 +5851,7 @@ func (x *UploadFilesResponse) String() string {
 func (*UploadFilesResponse) ProtoMessage() {}
 
 func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5690,7 +5864,7 @@ func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
 func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UploadFilesResponse) GetFiles() uint64 {
@@ -5718,7 +5892,7 @@ type DownloadFilesRequest struct {
 
 func (x *DownloadFilesRequest) Reset() {
 	*x = DownloadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5730,7 +5904,7 @@ func (x *DownloadFilesRequest) String() string {
 func (*DownloadFilesRequest) ProtoMessage() {}
 
 func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5743,7 +5917,7 @@ func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DownloadFilesRequest) GetSandboxId() string {
@@ -5770,7 +5944,7 @@ type DownloadFilesChunk struct {
 
 func (x *DownloadFilesChunk) Reset() {
 	*x = DownloadFilesChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5782,7 +5956,7 @@ func (x *DownloadFilesChunk) String() string {
 func (*DownloadFilesChunk) ProtoMessage() {}
 
 func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5795,7 +5969,7 @@ func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesChunk.ProtoReflect.Descriptor instead.
 func (*DownloadFilesChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DownloadFilesChunk) GetData() []byte {
@@ -5824,7 +5998,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5836,7 +6010,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5849,7 +6023,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -5919,7 +6093,7 @@ type StatFileRequest struct {
 
 func (x *StatFileRequest) Reset() {
 	*x = StatFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5931,7 +6105,7 @@ func (x *StatFileRequest) String() string {
 func (*StatFileRequest) ProtoMessage() {}
 
 func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5944,7 +6118,7 @@ func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileRequest.ProtoReflect.Descriptor instead.
 func (*StatFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *StatFileRequest) GetSandboxId() string {
@@ -5970,7 +6144,7 @@ type StatFileResponse struct {
 
 func (x *StatFileResponse) Reset() {
 	*x = StatFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5982,7 +6156,7 @@ func (x *StatFileResponse) String() string {
 func (*StatFileResponse) ProtoMessage() {}
 
 func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5995,7 +6169,7 @@ func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileResponse.ProtoReflect.Descriptor instead.
 func (*StatFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StatFileResponse) GetFile() *FileInfo {
@@ -6019,7 +6193,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6031,7 +6205,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6044,7 +6218,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListFilesRequest) GetSandboxId() string {
@@ -6087,7 +6261,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6099,7 +6273,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6112,7 +6286,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -6141,7 +6315,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6153,7 +6327,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6166,7 +6340,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RemoveFileRequest) GetSandboxId() string {
@@ -6198,7 +6372,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6210,7 +6384,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6223,7 +6397,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
 }
 
 type WatchFilesRequest struct {
@@ -6238,7 +6412,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6250,7 +6424,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6263,7 +6437,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WatchFilesRequest) GetSandboxId() string {
@@ -6303,7 +6477,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6315,7 +6489,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6328,7 +6502,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *FileEvent) GetKind() string {
@@ -6380,7 +6554,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6392,7 +6566,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6405,7 +6579,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Snapshot) GetSnapshotId() string {
@@ -6476,7 +6650,7 @@ type SnapshotSandboxRequest struct {
 
 func (x *SnapshotSandboxRequest) Reset() {
 	*x = SnapshotSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6488,7 +6662,7 @@ func (x *SnapshotSandboxRequest) String() string {
 func (*SnapshotSandboxRequest) ProtoMessage() {}
 
 func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6501,7 +6675,7 @@ func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SnapshotSandboxRequest) GetSandboxId() string {
@@ -6534,7 +6708,7 @@ type SnapshotSandboxResponse struct {
 
 func (x *SnapshotSandboxResponse) Reset() {
 	*x = SnapshotSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6546,7 +6720,7 @@ func (x *SnapshotSandboxResponse) String() string {
 func (*SnapshotSandboxResponse) ProtoMessage() {}
 
 func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6559,7 +6733,7 @@ func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SnapshotSandboxResponse) GetSnapshot() *Snapshot {
@@ -6580,7 +6754,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6592,7 +6766,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6605,7 +6779,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListSnapshotsRequest) GetLabelSelector() map[string]string {
@@ -6632,7 +6806,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6644,7 +6818,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6657,7 +6831,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -6676,7 +6850,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6688,7 +6862,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6701,7 +6875,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *DeleteSnapshotRequest) GetSnapshotId() string {
@@ -6719,7 +6893,7 @@ type DeleteSnapshotResponse struct {
 
 func (x *DeleteSnapshotResponse) Reset() {
 	*x = DeleteSnapshotResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6731,7 +6905,7 @@ func (x *DeleteSnapshotResponse) String() string {
 func (*DeleteSnapshotResponse) ProtoMessage() {}
 
 func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6744,7 +6918,7 @@ func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
 }
 
 type ForkSandboxRequest struct {
@@ -6760,7 +6934,7 @@ type ForkSandboxRequest struct {
 
 func (x *ForkSandboxRequest) Reset() {
 	*x = ForkSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6772,7 +6946,7 @@ func (x *ForkSandboxRequest) String() string {
 func (*ForkSandboxRequest) ProtoMessage() {}
 
 func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6785,7 +6959,7 @@ func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ForkSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ForkSandboxRequest) GetSandboxId() string {
@@ -6822,7 +6996,7 @@ type StopSandboxesRequest struct {
 
 func (x *StopSandboxesRequest) Reset() {
 	*x = StopSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6834,7 +7008,7 @@ func (x *StopSandboxesRequest) String() string {
 func (*StopSandboxesRequest) ProtoMessage() {}
 
 func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6847,7 +7021,7 @@ func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *StopSandboxesRequest) GetLabelSelector() map[string]string {
@@ -6887,7 +7061,7 @@ type StopSandboxesResponse struct {
 
 func (x *StopSandboxesResponse) Reset() {
 	*x = StopSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6899,7 +7073,7 @@ func (x *StopSandboxesResponse) String() string {
 func (*StopSandboxesResponse) ProtoMessage() {}
 
 func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6912,7 +7086,7 @@ func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*StopSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *StopSandboxesResponse) GetSandboxIds() []string {
@@ -6933,7 +7107,7 @@ type ResumeSandboxesRequest struct {
 
 func (x *ResumeSandboxesRequest) Reset() {
 	*x = ResumeSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6945,7 +7119,7 @@ func (x *ResumeSandboxesRequest) String() string {
 func (*ResumeSandboxesRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6958,7 +7132,7 @@ func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ResumeSandboxesRequest) GetLabelSelector() map[string]string {
@@ -6984,7 +7158,7 @@ type ResumeSandboxesResponse struct {
 
 func (x *ResumeSandboxesResponse) Reset() {
 	*x = ResumeSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6996,7 +7170,7 @@ func (x *ResumeSandboxesResponse) String() string {
 func (*ResumeSandboxesResponse) ProtoMessage() {}
 
 func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7009,7 +7183,7 @@ func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ResumeSandboxesResponse) GetSandboxIds() []string {
@@ -7037,7 +7211,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7049,7 +7223,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7062,7 +7236,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *PruneRequest) GetLabelSelector() map[string]string {
@@ -7110,7 +7284,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7122,7 +7296,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7135,7 +7309,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *PruneResponse) GetSandboxIds() []string {
@@ -7163,7 +7337,7 @@ type WatchStatsRequest struct {
 
 func (x *WatchStatsRequest) Reset() {
 	*x = WatchStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7175,7 +7349,7 @@ func (x *WatchStatsRequest) String() string {
 func (*WatchStatsRequest) ProtoMessage() {}
 
 func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7188,7 +7362,7 @@ func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
@@ -7216,7 +7390,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7228,7 +7402,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7241,7 +7415,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -7378,7 +7552,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\rRestartPolicy\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12!\n" +
 	"\fmax_restarts\x18\x02 \x01(\rR\vmaxRestarts\x123\n" +
-	"\abackoff\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackoff\"\xe2\x06\n" +
+	"\abackoff\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackoff\"\x80\a\n" +
 	"\rSandboxHandle\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12,\n" +
@@ -7400,7 +7574,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"expires_at\x18A \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
 	"\aidle_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\x06idleAt\x12>\n" +
 	"\rlease_ends_at\x18C \x01(\v2\x1a.google.protobuf.TimestampR\vleaseEndsAt\x12\x1a\n" +
-	"\brestarts\x18D \x01(\rR\brestarts\x1a9\n" +
+	"\brestarts\x18D \x01(\rR\brestarts\x12\x1c\n" +
+	"\trecovered\x18Z \x01(\bR\trecovered\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
@@ -7408,7 +7583,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0econtainer_port\x18\x01 \x01(\rR\rcontainerPort\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x17\n" +
 	"\ahost_ip\x18\x03 \x01(\tR\x06hostIp\x12\x1a\n" +
-	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\xd8\x04\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\x93\x05\n" +
 	"\x13SandboxPhaseDetails\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1d\n" +
 	"\n" +
@@ -7430,7 +7605,9 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\bidle_ttl\x18H \x01(\v2\x19.google.protobuf.DurationR\aidleTtl\x12\x1a\n" +
 	"\brestarts\x18I \x01(\rR\brestarts\x129\n" +
 	"\n" +
-	"restart_at\x18J \x01(\v2\x1a.google.protobuf.TimestampR\trestartAt\"\x80\x02\n" +
+	"restart_at\x18J \x01(\v2\x1a.google.protobuf.TimestampR\trestartAt\x129\n" +
+	"\n" +
+	"created_at\x18Z \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x80\x02\n" +
 	"\x13CommandEventDetails\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1d\n" +
@@ -7680,7 +7857,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0fdisk_read_bytes\x18\t \x01(\x04R\rdiskReadBytes\x12,\n" +
 	"\x12disk_written_bytes\x18\n" +
 	" \x01(\x04R\x10diskWrittenBytes\"\r\n" +
-	"\vInfoRequest\"\x9d\x04\n" +
+	"\vInfoRequest\"\xc9\x04\n" +
 	"\fInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12%\n" +
 	"\x0eengine_version\x18\x02 \x01(\tR\rengineVersion\x12,\n" +
@@ -7694,10 +7871,20 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\fnetwork_pool\x18\n" +
 	" \x01(\tR\vnetworkPool\x12!\n" +
 	"\fsubnets_used\x18\v \x01(\rR\vsubnetsUsed\x12#\n" +
-	"\rsubnets_total\x18\f \x01(\rR\fsubnetsTotal\x1a<\n" +
+	"\rsubnets_total\x18\f \x01(\rR\fsubnetsTotal\x12*\n" +
+	"\aorphans\x18Z \x03(\v2\x10.agbox.v1.OrphanR\aorphans\x1a<\n" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"3\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x99\x01\n" +
+	"\x06Orphan\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x125\n" +
+	"\bfound_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\afoundAt\x129\n" +
+	"\n" +
+	"removed_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tremovedAt\"\x0f\n" +
+	"\rBackupRequest\"!\n" +
+	"\vBackupChunk\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"3\n" +
 	"\x12HoldSandboxRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"H\n" +
@@ -7902,7 +8089,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x15SANDBOX_STATE_DELETED\x10\x06\x12\x18\n" +
 	"\x14SANDBOX_STATE_PAUSED\x10@\x12\x1a\n" +
 	"\x16SANDBOX_STATE_DRAINING\x10A\x12\x19\n" +
-	"\x15SANDBOX_STATE_DORMANT\x10B*\xee\x04\n" +
+	"\x15SANDBOX_STATE_DORMANT\x10B*\x85\x05\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SANDBOX_ACCEPTED\x10\x01\x12\x15\n" +
@@ -7930,13 +8117,14 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0fSANDBOX_DORMANT\x10G\x12\x16\n" +
 	"\x12SANDBOX_RESTARTING\x10H\x12\x14\n" +
 	"\x10SANDBOX_DETACHED\x10I\x12\x15\n" +
+	"\x11SANDBOX_RECOVERED\x10Z\x12\x15\n" +
 	"\x11SANDBOX_LINK_LOST\x10P*\x89\x01\n" +
 	"\tExecState\x12\x1a\n" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_RUNNING\x10\x01\x12\x17\n" +
 	"\x13EXEC_STATE_FINISHED\x10\x02\x12\x15\n" +
 	"\x11EXEC_STATE_FAILED\x10\x03\x12\x18\n" +
-	"\x14EXEC_STATE_CANCELLED\x10\x042\xb6\x19\n" +
+	"\x14EXEC_STATE_CANCELLED\x10\x042\xf2\x19\n" +
 	"\x0eSandboxService\x125\n" +
 	"\x04Ping\x12\x15.agbox.v1.PingRequest\x1a\x16.agbox.v1.PingResponse\x12P\n" +
 	"\rCreateSandbox\x12\x1e.agbox.v1.CreateSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12G\n" +
@@ -7966,7 +8154,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\vReadExecLog\x12\x1c.agbox.v1.ReadExecLogRequest\x1a\x16.agbox.v1.ExecLogChunk0\x01\x12K\n" +
 	"\x0eWatchSandboxes\x12\x1f.agbox.v1.WatchSandboxesRequest\x1a\x16.agbox.v1.SandboxEvent0\x01\x12A\n" +
 	"\bGetStats\x12\x19.agbox.v1.GetStatsRequest\x1a\x1a.agbox.v1.GetStatsResponse\x125\n" +
-	"\x04Info\x12\x15.agbox.v1.InfoRequest\x1a\x16.agbox.v1.InfoResponse\x12L\n" +
+	"\x04Info\x12\x15.agbox.v1.InfoRequest\x1a\x16.agbox.v1.InfoResponse\x12:\n" +
+	"\x06Backup\x12\x17.agbox.v1.BackupRequest\x1a\x15.agbox.v1.BackupChunk0\x01\x12L\n" +
 	"\vHoldSandbox\x12\x1c.agbox.v1.HoldSandboxRequest\x1a\x1d.agbox.v1.HoldSandboxResponse0\x01\x12K\n" +
 	"\rDetachSandbox\x12\x1e.agbox.v1.DetachSandboxRequest\x1a\x1a.agbox.v1.AcceptedResponse\x12K\n" +
 	"\n" +
@@ -8003,7 +8192,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 119)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -8071,71 +8260,74 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*ContainerStats)(nil),                // 63: agbox.v1.ContainerStats
 	(*InfoRequest)(nil),                   // 64: agbox.v1.InfoRequest
 	(*InfoResponse)(nil),                  // 65: agbox.v1.InfoResponse
-	(*HoldSandboxRequest)(nil),            // 66: agbox.v1.HoldSandboxRequest
-	(*HoldSandboxResponse)(nil),           // 67: agbox.v1.HoldSandboxResponse
-	(*DetachSandboxRequest)(nil),          // 68: agbox.v1.DetachSandboxRequest
-	(*AttachExecRequest)(nil),             // 69: agbox.v1.AttachExecRequest
-	(*AttachExecStart)(nil),               // 70: agbox.v1.AttachExecStart
-	(*AttachExecResponse)(nil),            // 71: agbox.v1.AttachExecResponse
-	(*ReadSandboxLogRequest)(nil),         // 72: agbox.v1.ReadSandboxLogRequest
-	(*SandboxLogChunk)(nil),               // 73: agbox.v1.SandboxLogChunk
-	(*UploadFilesRequest)(nil),            // 74: agbox.v1.UploadFilesRequest
-	(*UploadFilesStart)(nil),              // 75: agbox.v1.UploadFilesStart
-	(*UploadFilesResponse)(nil),           // 76: agbox.v1.UploadFilesResponse
-	(*DownloadFilesRequest)(nil),          // 77: agbox.v1.DownloadFilesRequest
-	(*DownloadFilesChunk)(nil),            // 78: agbox.v1.DownloadFilesChunk
-	(*FileInfo)(nil),                      // 79: agbox.v1.FileInfo
-	(*StatFileRequest)(nil),               // 80: agbox.v1.StatFileRequest
-	(*StatFileResponse)(nil),              // 81: agbox.v1.StatFileResponse
-	(*ListFilesRequest)(nil),              // 82: agbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),             // 83: agbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),             // 84: agbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),            // 85: agbox.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),             // 86: agbox.v1.WatchFilesRequest
-	(*FileEvent)(nil),                     // 87: agbox.v1.FileEvent
-	(*Snapshot)(nil),                      // 88: agbox.v1.Snapshot
-	(*SnapshotSandboxRequest)(nil),        // 89: agbox.v1.SnapshotSandboxRequest
-	(*SnapshotSandboxResponse)(nil),       // 90: agbox.v1.SnapshotSandboxResponse
-	(*ListSnapshotsRequest)(nil),          // 91: agbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),         // 92: agbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),         // 93: agbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),        // 94: agbox.v1.DeleteSnapshotResponse
-	(*ForkSandboxRequest)(nil),            // 95: agbox.v1.ForkSandboxRequest
-	(*StopSandboxesRequest)(nil),          // 96: agbox.v1.StopSandboxesRequest
-	(*StopSandboxesResponse)(nil),         // 97: agbox.v1.StopSandboxesResponse
-	(*ResumeSandboxesRequest)(nil),        // 98: agbox.v1.ResumeSandboxesRequest
-	(*ResumeSandboxesResponse)(nil),       // 99: agbox.v1.ResumeSandboxesResponse
-	(*PruneRequest)(nil),                  // 100: agbox.v1.PruneRequest
-	(*PruneResponse)(nil),                 // 101: agbox.v1.PruneResponse
-	(*WatchStatsRequest)(nil),             // 102: agbox.v1.WatchStatsRequest
-	(*SandboxStats)(nil),                  // 103: agbox.v1.SandboxStats
-	nil,                                   // 104: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 105: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 106: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 107: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 108: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 109: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 110: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 111: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 112: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 113: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 114: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 115: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 116: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 117: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 118: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 119: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 120: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 121: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 122: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 123: google.protobuf.Timestamp
+	(*Orphan)(nil),                        // 66: agbox.v1.Orphan
+	(*BackupRequest)(nil),                 // 67: agbox.v1.BackupRequest
+	(*BackupChunk)(nil),                   // 68: agbox.v1.BackupChunk
+	(*HoldSandboxRequest)(nil),            // 69: agbox.v1.HoldSandboxRequest
+	(*HoldSandboxResponse)(nil),           // 70: agbox.v1.HoldSandboxResponse
+	(*DetachSandboxRequest)(nil),          // 71: agbox.v1.DetachSandboxRequest
+	(*AttachExecRequest)(nil),             // 72: agbox.v1.AttachExecRequest
+	(*AttachExecStart)(nil),               // 73: agbox.v1.AttachExecStart
+	(*AttachExecResponse)(nil),            // 74: agbox.v1.AttachExecResponse
+	(*ReadSandboxLogRequest)(nil),         // 75: agbox.v1.ReadSandboxLogRequest
+	(*SandboxLogChunk)(nil),               // 76: agbox.v1.SandboxLogChunk
+	(*UploadFilesRequest)(nil),            // 77: agbox.v1.UploadFilesRequest
+	(*UploadFilesStart)(nil),              // 78: agbox.v1.UploadFilesStart
+	(*UploadFilesResponse)(nil),           // 79: agbox.v1.UploadFilesResponse
+	(*DownloadFilesRequest)(nil),          // 80: agbox.v1.DownloadFilesRequest
+	(*DownloadFilesChunk)(nil),            // 81: agbox.v1.DownloadFilesChunk
+	(*FileInfo)(nil),                      // 82: agbox.v1.FileInfo
+	(*StatFileRequest)(nil),               // 83: agbox.v1.StatFileRequest
+	(*StatFileResponse)(nil),              // 84: agbox.v1.StatFileResponse
+	(*ListFilesRequest)(nil),              // 85: agbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),             // 86: agbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),             // 87: agbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),            // 88: agbox.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),             // 89: agbox.v1.WatchFilesRequest
+	(*FileEvent)(nil),                     // 90: agbox.v1.FileEvent
+	(*Snapshot)(nil),                      // 91: agbox.v1.Snapshot
+	(*SnapshotSandboxRequest)(nil),        // 92: agbox.v1.SnapshotSandboxRequest
+	(*SnapshotSandboxResponse)(nil),       // 93: agbox.v1.SnapshotSandboxResponse
+	(*ListSnapshotsRequest)(nil),          // 94: agbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),         // 95: agbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),         // 96: agbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),        // 97: agbox.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),            // 98: agbox.v1.ForkSandboxRequest
+	(*StopSandboxesRequest)(nil),          // 99: agbox.v1.StopSandboxesRequest
+	(*StopSandboxesResponse)(nil),         // 100: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 101: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 102: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 103: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 104: agbox.v1.PruneResponse
+	(*WatchStatsRequest)(nil),             // 105: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 106: agbox.v1.SandboxStats
+	nil,                                   // 107: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 108: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 109: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 110: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 111: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 112: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 113: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 114: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 115: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 116: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 117: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 118: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 119: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 120: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 121: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 122: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 123: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 124: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 125: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 126: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
-	122, // 0: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	122, // 1: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	122, // 2: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	122, // 3: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	104, // 4: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	125, // 0: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	125, // 1: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	125, // 2: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	125, // 3: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	107, // 4: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	7,   // 5: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	9,   // 6: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	12,  // 7: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -8143,207 +8335,213 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	6,   // 9: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	8,   // 10: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	8,   // 11: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	105, // 12: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	106, // 13: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	122, // 14: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	108, // 12: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	109, // 13: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	125, // 14: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	10,  // 15: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	9,   // 16: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	11,  // 17: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	107, // 18: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	122, // 19: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	110, // 18: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	125, // 19: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	14,  // 20: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	15,  // 21: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	122, // 22: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	122, // 23: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	125, // 22: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	125, // 23: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 24: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	8,   // 25: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	8,   // 26: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	108, // 27: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	123, // 28: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	123, // 29: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	111, // 27: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	126, // 28: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	126, // 29: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	17,  // 30: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	123, // 31: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	123, // 32: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	123, // 33: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	126, // 31: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	126, // 32: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	126, // 33: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	17,  // 34: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	122, // 35: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	123, // 36: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	123, // 37: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	122, // 38: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	123, // 39: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	123, // 40: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	123, // 41: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	2,   // 42: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	123, // 43: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	123, // 44: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	21,  // 45: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	122, // 46: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	122, // 47: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
-	1,   // 48: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	123, // 49: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
-	0,   // 50: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
-	18,  // 51: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
-	20,  // 52: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
-	22,  // 53: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
-	19,  // 54: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
-	2,   // 55: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	109, // 56: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	123, // 57: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	123, // 58: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
-	21,  // 59: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
-	13,  // 60: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	16,  // 61: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	16,  // 62: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	110, // 63: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	0,   // 64: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	16,  // 65: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	122, // 66: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	111, // 67: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	0,   // 68: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	112, // 69: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	122, // 70: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
-	39,  // 71: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
-	24,  // 72: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	24,  // 73: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	122, // 74: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	122, // 75: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	122, // 76: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
-	16,  // 77: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	0,   // 78: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	122, // 79: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	16,  // 80: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	122, // 81: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	24,  // 82: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	2,   // 83: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
-	24,  // 84: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	123, // 85: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	113, // 86: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	0,   // 87: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	63,  // 88: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	123, // 89: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	122, // 90: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	114, // 91: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
-	16,  // 92: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	70,  // 93: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
-	39,  // 94: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
-	24,  // 95: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
-	59,  // 96: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
-	59,  // 97: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
-	24,  // 98: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
-	75,  // 99: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	123, // 100: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	79,  // 101: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
-	79,  // 102: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	115, // 103: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	123, // 104: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
-	13,  // 105: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	116, // 106: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	88,  // 107: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	117, // 108: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	88,  // 109: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
-	13,  // 110: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	118, // 111: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	0,   // 112: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	122, // 113: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	119, // 114: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	0,   // 115: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	120, // 116: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
-	0,   // 117: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	122, // 118: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	121, // 119: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	122, // 120: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	63,  // 121: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	3,   // 122: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	25,  // 123: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	27,  // 124: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	29,  // 125: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	31,  // 126: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	32,  // 127: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	33,  // 128: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	34,  // 129: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	37,  // 130: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	38,  // 131: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	41,  // 132: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	42,  // 133: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	44,  // 134: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	46,  // 135: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	47,  // 136: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	48,  // 137: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	49,  // 138: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	51,  // 139: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	53,  // 140: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	55,  // 141: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	56,  // 142: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	58,  // 143: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	60,  // 144: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	61,  // 145: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	64,  // 146: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	66,  // 147: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	68,  // 148: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	69,  // 149: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	72,  // 150: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	74,  // 151: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	77,  // 152: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	80,  // 153: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	82,  // 154: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	84,  // 155: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	86,  // 156: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	89,  // 157: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	91,  // 158: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	93,  // 159: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	95,  // 160: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	96,  // 161: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	98,  // 162: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	100, // 163: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	102, // 164: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	4,   // 165: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	26,  // 166: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	28,  // 167: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	30,  // 168: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	36,  // 169: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 170: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 171: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	35,  // 172: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	23,  // 173: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	40,  // 174: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	36,  // 175: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	43,  // 176: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	45,  // 177: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	36,  // 178: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 179: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 180: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	50,  // 181: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	52,  // 182: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	54,  // 183: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	36,  // 184: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	57,  // 185: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	59,  // 186: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	23,  // 187: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	62,  // 188: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	65,  // 189: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	67,  // 190: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	36,  // 191: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	71,  // 192: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	73,  // 193: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	76,  // 194: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	78,  // 195: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	81,  // 196: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	83,  // 197: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	85,  // 198: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	87,  // 199: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	90,  // 200: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	92,  // 201: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	94,  // 202: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	26,  // 203: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	97,  // 204: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	99,  // 205: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	101, // 206: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	103, // 207: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	165, // [165:208] is the sub-list for method output_type
-	122, // [122:165] is the sub-list for method input_type
-	122, // [122:122] is the sub-list for extension type_name
-	122, // [122:122] is the sub-list for extension extendee
-	0,   // [0:122] is the sub-list for field type_name
+	125, // 35: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	126, // 36: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	126, // 37: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	125, // 38: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	126, // 39: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	126, // 40: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	126, // 41: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	126, // 42: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	2,   // 43: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
+	126, // 44: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	126, // 45: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	21,  // 46: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
+	125, // 47: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	125, // 48: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	1,   // 49: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
+	126, // 50: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	0,   // 51: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
+	18,  // 52: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
+	20,  // 53: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
+	22,  // 54: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
+	19,  // 55: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
+	2,   // 56: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
+	112, // 57: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	126, // 58: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	126, // 59: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	21,  // 60: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
+	13,  // 61: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	16,  // 62: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	16,  // 63: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	113, // 64: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	0,   // 65: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	16,  // 66: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
+	125, // 67: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	114, // 68: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	0,   // 69: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	115, // 70: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	125, // 71: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	39,  // 72: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
+	24,  // 73: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	24,  // 74: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	125, // 75: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	125, // 76: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	125, // 77: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	16,  // 78: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	0,   // 79: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
+	125, // 80: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	16,  // 81: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	125, // 82: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	24,  // 83: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	2,   // 84: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
+	24,  // 85: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	126, // 86: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	116, // 87: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	0,   // 88: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	63,  // 89: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
+	126, // 90: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	125, // 91: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	117, // 92: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	66,  // 93: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
+	126, // 94: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	126, // 95: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	16,  // 96: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	73,  // 97: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
+	39,  // 98: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
+	24,  // 99: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
+	59,  // 100: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
+	59,  // 101: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
+	24,  // 102: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
+	78,  // 103: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
+	126, // 104: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	82,  // 105: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
+	82,  // 106: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
+	118, // 107: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	126, // 108: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	13,  // 109: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
+	119, // 110: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	91,  // 111: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
+	120, // 112: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	91,  // 113: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	13,  // 114: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	121, // 115: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	0,   // 116: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	125, // 117: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	122, // 118: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	0,   // 119: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	123, // 120: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	0,   // 121: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
+	125, // 122: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	124, // 123: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	125, // 124: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	63,  // 125: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	3,   // 126: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	25,  // 127: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	27,  // 128: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	29,  // 129: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	31,  // 130: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	32,  // 131: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	33,  // 132: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	34,  // 133: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	37,  // 134: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	38,  // 135: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	41,  // 136: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	42,  // 137: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	44,  // 138: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	46,  // 139: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	47,  // 140: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	48,  // 141: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	49,  // 142: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	51,  // 143: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	53,  // 144: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	55,  // 145: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	56,  // 146: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	58,  // 147: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	60,  // 148: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	61,  // 149: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	64,  // 150: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	67,  // 151: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	69,  // 152: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	71,  // 153: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	72,  // 154: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	75,  // 155: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	77,  // 156: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	80,  // 157: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	83,  // 158: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	85,  // 159: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	87,  // 160: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	89,  // 161: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	92,  // 162: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	94,  // 163: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	96,  // 164: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	98,  // 165: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	99,  // 166: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	101, // 167: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	103, // 168: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	105, // 169: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	4,   // 170: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	26,  // 171: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	28,  // 172: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	30,  // 173: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	36,  // 174: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 175: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 176: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	35,  // 177: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	23,  // 178: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	40,  // 179: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	36,  // 180: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	43,  // 181: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	45,  // 182: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	36,  // 183: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 184: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 185: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	50,  // 186: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	52,  // 187: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	54,  // 188: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	36,  // 189: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	57,  // 190: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	59,  // 191: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	23,  // 192: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	62,  // 193: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	65,  // 194: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	68,  // 195: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	70,  // 196: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	36,  // 197: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	74,  // 198: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	76,  // 199: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	79,  // 200: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	81,  // 201: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	84,  // 202: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	86,  // 203: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	88,  // 204: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	90,  // 205: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	93,  // 206: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	95,  // 207: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	97,  // 208: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	26,  // 209: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	100, // 210: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	102, // 211: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	104, // 212: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	106, // 213: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	170, // [170:214] is the sub-list for method output_type
+	126, // [126:170] is the sub-list for method input_type
+	126, // [126:126] is the sub-list for extension type_name
+	126, // [126:126] is the sub-list for extension extendee
+	0,   // [0:126] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -8359,22 +8557,22 @@ func file_agbox_v1_agbox_proto_init() {
 	}
 	file_agbox_v1_agbox_proto_msgTypes[41].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[55].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[66].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[69].OneofWrappers = []any{
 		(*AttachExecRequest_Start)(nil),
 		(*AttachExecRequest_Stdin)(nil),
 		(*AttachExecRequest_CloseStdin)(nil),
 		(*AttachExecRequest_Resize)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[67].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[68].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[70].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[71].OneofWrappers = []any{
 		(*AttachExecResponse_Attached)(nil),
 		(*AttachExecResponse_Stdout)(nil),
 		(*AttachExecResponse_Stderr)(nil),
 		(*AttachExecResponse_Ended)(nil),
 		(*AttachExecResponse_StdinTaken)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[69].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[71].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[72].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[74].OneofWrappers = []any{
 		(*UploadFilesRequest_Start)(nil),
 		(*UploadFilesRequest_Data)(nil),
 	}
@@ -8384,7 +8582,7 @@ func file_agbox_v1_agbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   119,
+			NumMessages:   122,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

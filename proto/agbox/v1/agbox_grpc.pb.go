@@ -47,6 +47,7 @@ const (
 	SandboxService_WatchSandboxes_FullMethodName         = "/agbox.v1.SandboxService/WatchSandboxes"
 	SandboxService_GetStats_FullMethodName               = "/agbox.v1.SandboxService/GetStats"
 	SandboxService_Info_FullMethodName                   = "/agbox.v1.SandboxService/Info"
+	SandboxService_Backup_FullMethodName                 = "/agbox.v1.SandboxService/Backup"
 	SandboxService_HoldSandbox_FullMethodName            = "/agbox.v1.SandboxService/HoldSandbox"
 	SandboxService_DetachSandbox_FullMethodName          = "/agbox.v1.SandboxService/DetachSandbox"
 	SandboxService_AttachExec_FullMethodName             = "/agbox.v1.SandboxService/AttachExec"
@@ -106,6 +107,8 @@ type SandboxServiceClient interface {
 	WatchSandboxes(ctx context.Context, in *WatchSandboxesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxEvent], error)
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
+	// Backup streams the daemon's database as it is at one moment. What has not come to its end is not to be used.
+	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupChunk], error)
 	// HoldSandbox holds the lease of a sandbox that was created with one, as long as the stream is open. It sends one
 	// message when it holds. DetachSandbox makes the sandbox an ordinary one, which needs no holder.
 	HoldSandbox(ctx context.Context, in *HoldSandboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldSandboxResponse], error)
@@ -425,9 +428,28 @@ func (c *sandboxServiceClient) Info(ctx context.Context, in *InfoRequest, opts .
 	return out, nil
 }
 
+func (c *sandboxServiceClient) Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupChunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[3], SandboxService_Backup_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[BackupRequest, BackupChunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_BackupClient = grpc.ServerStreamingClient[BackupChunk]
+
 func (c *sandboxServiceClient) HoldSandbox(ctx context.Context, in *HoldSandboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldSandboxResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[3], SandboxService_HoldSandbox_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[4], SandboxService_HoldSandbox_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -456,7 +478,7 @@ func (c *sandboxServiceClient) DetachSandbox(ctx context.Context, in *DetachSand
 
 func (c *sandboxServiceClient) AttachExec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachExecRequest, AttachExecResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[4], SandboxService_AttachExec_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[5], SandboxService_AttachExec_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -469,7 +491,7 @@ type SandboxService_AttachExecClient = grpc.BidiStreamingClient[AttachExecReques
 
 func (c *sandboxServiceClient) ReadSandboxLog(ctx context.Context, in *ReadSandboxLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxLogChunk], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[5], SandboxService_ReadSandboxLog_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[6], SandboxService_ReadSandboxLog_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -488,7 +510,7 @@ type SandboxService_ReadSandboxLogClient = grpc.ServerStreamingClient[SandboxLog
 
 func (c *sandboxServiceClient) UploadFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadFilesRequest, UploadFilesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[6], SandboxService_UploadFiles_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[7], SandboxService_UploadFiles_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -501,7 +523,7 @@ type SandboxService_UploadFilesClient = grpc.ClientStreamingClient[UploadFilesRe
 
 func (c *sandboxServiceClient) DownloadFiles(ctx context.Context, in *DownloadFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesChunk], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[7], SandboxService_DownloadFiles_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[8], SandboxService_DownloadFiles_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -550,7 +572,7 @@ func (c *sandboxServiceClient) RemoveFile(ctx context.Context, in *RemoveFileReq
 
 func (c *sandboxServiceClient) WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FileEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[8], SandboxService_WatchFiles_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[9], SandboxService_WatchFiles_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -639,7 +661,7 @@ func (c *sandboxServiceClient) Prune(ctx context.Context, in *PruneRequest, opts
 
 func (c *sandboxServiceClient) WatchStats(ctx context.Context, in *WatchStatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxStats], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[9], SandboxService_WatchStats_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[10], SandboxService_WatchStats_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -695,6 +717,8 @@ type SandboxServiceServer interface {
 	WatchSandboxes(*WatchSandboxesRequest, grpc.ServerStreamingServer[SandboxEvent]) error
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
+	// Backup streams the daemon's database as it is at one moment. What has not come to its end is not to be used.
+	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupChunk]) error
 	// HoldSandbox holds the lease of a sandbox that was created with one, as long as the stream is open. It sends one
 	// message when it holds. DetachSandbox makes the sandbox an ordinary one, which needs no holder.
 	HoldSandbox(*HoldSandboxRequest, grpc.ServerStreamingServer[HoldSandboxResponse]) error
@@ -811,6 +835,9 @@ func (UnimplementedSandboxServiceServer) GetStats(context.Context, *GetStatsRequ
 }
 func (UnimplementedSandboxServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
+}
+func (UnimplementedSandboxServiceServer) Backup(*BackupRequest, grpc.ServerStreamingServer[BackupChunk]) error {
+	return status.Error(codes.Unimplemented, "method Backup not implemented")
 }
 func (UnimplementedSandboxServiceServer) HoldSandbox(*HoldSandboxRequest, grpc.ServerStreamingServer[HoldSandboxResponse]) error {
 	return status.Error(codes.Unimplemented, "method HoldSandbox not implemented")
@@ -1316,6 +1343,17 @@ func _SandboxService_Info_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_Backup_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(BackupRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).Backup(m, &grpc.GenericServerStream[BackupRequest, BackupChunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_BackupServer = grpc.ServerStreamingServer[BackupChunk]
+
 func _SandboxService_HoldSandbox_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(HoldSandboxRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1737,6 +1775,11 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchSandboxes",
 			Handler:       _SandboxService_WatchSandboxes_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Backup",
+			Handler:       _SandboxService_Backup_Handler,
 			ServerStreams: true,
 		},
 		{

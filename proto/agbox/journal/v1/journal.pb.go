@@ -55,6 +55,7 @@ type Checkpoint struct {
 	Detached      bool                   `protobuf:"varint,20,opt,name=detached,proto3" json:"detached,omitempty"`
 	Restarts      uint32                 `protobuf:"varint,21,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	RestartAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=restart_at,json=restartAt,proto3" json:"restart_at,omitempty"`
+	Recovered     bool                   `protobuf:"varint,40,opt,name=recovered,proto3" json:"recovered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -243,6 +244,13 @@ func (x *Checkpoint) GetRestartAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Checkpoint) GetRecovered() bool {
+	if x != nil {
+		return x.Recovered
+	}
+	return false
+}
+
 // ExecEnd tells where the end of an exec is recorded.
 type ExecEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -345,7 +353,7 @@ var File_agbox_journal_v1_journal_proto protoreflect.FileDescriptor
 
 const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf7\b\n" +
+	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\t\n" +
 	"\n" +
 	"Checkpoint\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12,\n" +
@@ -376,7 +384,8 @@ const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\bdetached\x18\x14 \x01(\bR\bdetached\x12\x1a\n" +
 	"\brestarts\x18\x15 \x01(\rR\brestarts\x129\n" +
 	"\n" +
-	"restart_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\trestartAt\x1aV\n" +
+	"restart_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\trestartAt\x12\x1c\n" +
+	"\trecovered\x18( \x01(\bR\trecovered\x1aV\n" +
 	"\fRunningEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01\x1a;\n" +
