@@ -12,8 +12,8 @@ import (
 // arguments and then carries on or does nothing more; every method bounds its own calls, and ctx only adds an
 // earlier end. Methods of one sandbox that change it (Create, Resume, Stop, Remove) never overlap.
 type Runtime interface {
-	// Conflict returns an error that wraps ErrConflict when a name that the sandbox needs is held by an
-	// object that is not ours.
+	// Conflict returns an error that wraps ErrConflict when something is there already under a name that a new sandbox with
+	// this id needs.
 	Conflict(ctx context.Context, sandboxID string) error
 
 	// Create makes the sandbox without its optional services and returns once commands can run in it. It reports
@@ -118,8 +118,8 @@ type Inventory struct {
 	Objects map[string]bool
 	// Histories are the sandboxes with logs or results on disk.
 	Histories []string
-	// Since is when the oldest of all that was made.
-	Since time.Time
+	// Since is when the oldest of it was made, by sandbox, as far as that shows.
+	Since map[string]time.Time
 }
 
 // CodedError is an error of the runtime that has an error code of its own for the FAILED event.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/docker/docker/client"
@@ -105,7 +107,11 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 func (d *Docker) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if _, err := d.api.Ping(ctx); err != nil {
+	if _, err := d.api.Ping(ctx); forbidden(err) {
+		return fmt.Errorf("%w at %s: it may be running, but this user may not use it: %w: add the user to the group that owns the socket "+
+			"(for Docker's own: usermod -aG docker USER, the group docker, and log in again), or name another engine with DOCKER_HOST",
+			actors.ErrUnreachable, d.api.DaemonHost(), err)
+	} else if err != nil {
 		return fmt.Errorf("%w at %s: %w: start it (systemctl start docker, or dockerd), or name another with DOCKER_HOST",
 			actors.ErrUnreachable, d.api.DaemonHost(), err)
 	}
@@ -117,6 +123,11 @@ func (d *Docker) connect(ctx context.Context) error {
 		return err
 	}
 	return d.protect(ctx)
+}
+
+// forbidden: the client's errors do not always wrap the system's.
+func forbidden(err error) bool {
+	return err != nil && (errors.Is(err, os.ErrPermission) || strings.Contains(err.Error(), "permission denied"))
 }
 
 // Close lets go of every sandbox's link and of the engine. Sandboxes go on, and so do the packet rules as long as

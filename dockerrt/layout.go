@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,6 +123,30 @@ func (l layout) openRecord(sandboxID, execID string) (*os.File, error) {
 
 // removeRun removes what a removed sandbox needs no more; its logs and results are history.
 func (l layout) removeRun(sandboxID string) error { return os.RemoveAll(l.run(sandboxID)) }
+
+// removeExec removes what one exec left, which has ended.
+func (l layout) removeExec(sandboxID, execID string) error {
+	var errs []error
+	for _, path := range []string{l.log(sandboxID, execID, "stdout"), l.log(sandboxID, execID, "stderr"), l.index(sandboxID, execID),
+		l.stdin(sandboxID, execID), l.result(sandboxID, execID)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// since is when the sandbox's logs were begun, zero where there are none.
+func (l layout) since(sandboxID string) time.Time {
+	info, err := os.Stat(l.results(sandboxID))
+	if err != nil {
+		info, err = os.Stat(l.logs(sandboxID))
+	}
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
 
 func (l layout) removeHistory(sandboxID string) error {
 	return errors.Join(os.RemoveAll(l.logs(sandboxID)), os.RemoveAll(l.results(sandboxID)), os.RemoveAll(l.oplog(sandboxID)))

@@ -3,17 +3,24 @@ package dockerrt_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/api/types/network"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
@@ -60,7 +67,14 @@ func TestObjects(t *testing.T) {
 	other, _ := open(t, "instance-two")
 	ctx := context.Background()
 	const id = "objects-1"
-	spec := &agboxv1.CreateSpec{Image: dockertest.TinyImage(t, engine, dockertest.Busybox), Labels: map[string]string{"team": "a"}}
+	spec := &agboxv1.CreateSpec{
+		Image: dockertest.TinyImage(t, engine, dockertest.Busybox), Labels: map[string]string{"team": "a"},
+		Envs: map[string]string{"A": "1", "B": "x=y"}, Command: []string{"sleep", "300"}, User: "agbox", WorkingDir: "/tmp", Hostname: "named",
+		Mounts:   []*agboxv1.MountSpec{{Source: t.TempDir(), Target: "/data", Writable: true}, {Source: t.TempDir(), Target: "/read"}},
+		Ports:    []*agboxv1.PortSpec{{ContainerPort: 80, HostIp: "127.0.0.1", Protocol: "tcp"}},
+		CpuLimit: 0.5, MemoryLimit: 64 << 20, PidsLimit: 100, ShmSize: 1 << 20, Tmpfs: []*agboxv1.TmpfsSpec{{Target: "/scratch", Size: 1 << 20}},
+		CapAdd: []string{"NET_RAW"}, ReadOnlyRoot: true, ExtraHosts: map[string]string{"there": "192.0.2.1"}, IdleTtl: durationpb.New(0),
+	}
 	if _, err := d.Create(ctx, id, spec, ignore); err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +89,11 @@ func TestObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	net, err := engine.NetworkInspect(ctx, "agbox-net-"+id, network.InspectOptions{})
+	made, err := engine.NetworkInspect(ctx, "agbox-net-"+id, network.InspectOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, labels := range map[string]map[string]string{"primary": primary.Config.Labels, "network": net.Labels} {
+	for name, labels := range map[string]map[string]string{"primary": primary.Config.Labels, "network": made.Labels} {
 		if labels[namespace+".component"] != name {
 			t.Errorf("the %s is labelled %v", name, labels)
 		}
@@ -113,6 +127,29 @@ func TestObjects(t *testing.T) {
 		t.Errorf("the sandbox is %v, %v", seen, err)
 	}
 
+	described, err := d.Describe(ctx, id)
+	if err != nil || described.Phase != lifecycle.Ready || time.Since(described.CreatedAt) > time.Hour || len(described.Ports) != 1 {
+		t.Errorf("it is described as %v, %v", described, err)
+	}
+	if !proto.Equal(described.Spec, spec) {
+		t.Errorf("what it was asked to be is put together as\n%v, it was\n%v", described.Spec, spec)
+	}
+	if err := d.Conflict(ctx, id); !errors.Is(err, actors.ErrConflict) || !strings.Contains(err.Error(), "--adopt") {
+		t.Errorf("a new sandbox in its place: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "exec-results", id, "exec-1"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if execs, err := d.ExecIDs(id); err != nil || !slices.Equal(execs, []string{"exec-1"}) {
+		t.Errorf("its execs are %v, %v", execs, err)
+	}
+	if err := d.ForgetExec(id, "exec-1"); err != nil {
+		t.Error(err)
+	}
+	if execs, err := d.ExecIDs(id); err != nil || len(execs) != 0 {
+		t.Errorf("then its execs are %v, %v", execs, err)
+	}
+
 	if _, err := d.Create(ctx, id, spec, ignore); err != nil {
 		t.Errorf("a create that is repeated after a crash: %v", err)
 	}
@@ -122,6 +159,9 @@ func TestObjects(t *testing.T) {
 	dockertest.Leftovers(t, engine, id)
 	if _, err := os.Stat(filepath.Join(dir, "run", id)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket's directory is still there: %v", err)
+	}
+	if found, err := d.Describe(ctx, id); err != nil || found.Phase != lifecycle.None || found.CreatedAt.IsZero() {
+		t.Errorf("then it is described as %v, %v", found, err)
 	}
 	if err := errors.Join(d.Remove(ctx, id), d.Forget(id)); err != nil {
 		t.Errorf("a removal of what is gone: %v", err)
@@ -156,5 +196,48 @@ func TestNoEngine(t *testing.T) {
 		slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if !errors.Is(err, actors.ErrUnreachable) || !strings.Contains(err.Error(), socket) || !strings.Contains(err.Error(), "start it") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestNoPermission: an engine that this user may not use is told from one that is not there.
+func TestNoPermission(t *testing.T) {
+	const variable = "AGBOX_TEST_FORBIDDEN_SOCKET"
+	if socket := os.Getenv(variable); socket != "" {
+		_, err := dockerrt.New(t.Context(), dockerrt.Config{Host: "unix://" + socket, Pool: netip.MustParsePrefix("10.0.0.0/24"), SubnetBits: 28},
+			slog.New(slog.NewTextHandler(io.Discard, nil)))
+		if !errors.Is(err, actors.ErrUnreachable) {
+			t.Error("not ErrUnreachable")
+		}
+		fmt.Println(err)
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root: the test is run again as somebody else")
+	}
+	dir, err := os.MkdirTemp("", "agbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "docker.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	program := filepath.Join(dir, "test")
+	content, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = errors.Join(os.WriteFile(program, content, 0o755), os.Chmod(dir, 0o755), os.Chmod(socket, 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := exec.Command(program, "-test.run=^TestNoPermission$", "-test.v")
+	again.Dir, again.Env = dir, []string{variable + "=" + socket}
+	again.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	said, err := again.CombinedOutput()
+	if err != nil || !strings.Contains(string(said), socket) || !strings.Contains(string(said), "group docker") || strings.Contains(string(said), "systemctl start") {
+		t.Errorf("somebody else is told %s, %v", said, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
@@ -24,13 +25,14 @@ func (d *Docker) Inventory(ctx context.Context) (actors.Inventory, error) {
 func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	found := actors.Inventory{Running: map[string]bool{}, Objects: map[string]bool{}}
+	found := actors.Inventory{Running: map[string]bool{}, Objects: map[string]bool{}, Since: map[string]time.Time{}}
 	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine("")})
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: cannot list containers: %w", err)
 	}
 	for _, c := range containers {
 		id := c.Labels[labelSandbox]
+		found.Since[id] = earlier(found.Since[id], time.Unix(c.Created, 0))
 		found.Objects[id] = found.Objects[id] || c.Labels[labelOwner] != d.owner()
 		running := c.State == container.StateRunning || c.State == container.StatePaused
 		if seen, others := found.Running[id]; others {
@@ -53,7 +55,17 @@ func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 		return found, err
 	}
 	found.Histories, err = d.layout.histories()
+	for _, id := range found.Histories {
+		found.Since[id] = earlier(found.Since[id], d.layout.since(id))
+	}
 	return found, err
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // histories lists the sandboxes that have logs or results.

@@ -34,7 +34,10 @@ func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 	defer cancel()
 	name := primaryName(sandboxID)
 	found, err := d.api.ContainerInspect(ctx, name)
-	if err == nil && !d.owns(found.Config.Labels, sandboxID) {
+	if err == nil && d.owns(found.Config.Labels, sandboxID) {
+		return leftOf(sandboxID, "container "+name)
+	}
+	if err == nil {
 		return fmt.Errorf("%w: container %s: choose another sandbox id, or remove that container", actors.ErrConflict, name)
 	}
 	if err != nil && !isNotFound(err) {
@@ -42,13 +45,23 @@ func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 	}
 	name = networkName(sandboxID)
 	n, err := d.api.NetworkInspect(ctx, name, network.InspectOptions{})
-	if err == nil && !d.owns(n.Labels, sandboxID) {
+	if err == nil && d.owns(n.Labels, sandboxID) {
+		return leftOf(sandboxID, "network "+name)
+	}
+	if err == nil {
 		return fmt.Errorf("%w: network %s: choose another sandbox id, or remove that network", actors.ErrConflict, name)
 	}
 	if err != nil && !isNotFound(err) {
 		return fmt.Errorf("dockerrt: cannot look for network %s: %w", name, err)
 	}
 	return nil
+}
+
+// leftOf refuses an id under which something of this daemon's is there already, though no sandbox has it: making another
+// one would remove that.
+func leftOf(sandboxID, what string) error {
+	return fmt.Errorf("%w: %s is left of a sandbox %s that agboxd does not know: choose another sandbox id, or start agboxd --adopt to get that one back",
+		actors.ErrConflict, what, sandboxID)
 }
 
 // Create implements actors.Runtime.

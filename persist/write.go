@@ -46,8 +46,8 @@ type write struct {
 	changed string
 	// creates: it may accept a sandbox. created: it did, which did not exist before.
 	creates, created bool
-	err     error
-	done    chan struct{}
+	err              error
+	done             chan struct{}
 }
 
 // Append records e and returns once it is on disk. It fails with ErrSandboxIDTaken, ErrExecIDTaken or

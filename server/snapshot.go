@@ -317,6 +317,9 @@ func (s *Server) fork(ctx context.Context, id, snapshotID string, req *agboxv1.F
 	if err := s.runtime.DeleteSnapshot(ctx, snapshotID); err != nil && !errors.Is(err, actors.ErrSnapshotNotFound) {
 		return nil, err
 	}
+	if err := s.system.Begin(id); err != nil {
+		return nil, err
+	}
 	_, err = s.capture(ctx, actors.Snapshot{ForkID: id, RequestID: requestID(ctx), Snapshot: &agboxv1.Snapshot{
 		SnapshotId: snapshotID, SandboxId: req.SandboxId,
 	}})

@@ -1,0 +1,229 @@
+package dockerrt
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Describe implements actors.Runtime. What a container does not tell is left out: deadlines, a lease, hooks, copies, and which
+// services the sandbox cannot be without.
+func (d *Docker) Describe(ctx context.Context, sandboxID string) (actors.Found, error) {
+	found, err := d.describe(ctx, sandboxID)
+	return found, reached(err)
+}
+
+func (d *Docker) describe(ctx context.Context, sandboxID string) (actors.Found, error) {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	found := actors.Found{Spec: &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)}, CreatedAt: d.layout.since(sandboxID)}
+	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
+	if err != nil {
+		return found, fmt.Errorf("dockerrt: cannot list containers: %w", err)
+	}
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
+	if err != nil {
+		return found, fmt.Errorf("dockerrt: cannot list networks: %w", err)
+	}
+	for _, n := range networks {
+		if text := n.Labels[labelNetwork]; text != "" {
+			found.Spec.Network = &agboxv1.NetworkSpec{}
+			if err := json.Unmarshal([]byte(text), found.Spec.Network); err != nil {
+				return found, fmt.Errorf("dockerrt: label %s of network %s: %w", labelNetwork, n.Name, err)
+			}
+		}
+	}
+	primary := false
+	for _, c := range containers {
+		inspected, err := d.api.ContainerInspect(ctx, c.ID)
+		if err != nil {
+			return found, fmt.Errorf("dockerrt: cannot inspect %s: %w", c.ID, err)
+		}
+		switch {
+		case inspected.Name == "/"+primaryName(sandboxID):
+			primary = true
+			if err := d.describePrimary(ctx, sandboxID, inspected, &found); err != nil {
+				return found, err
+			}
+		case c.Labels[labelService] != "":
+			found.Spec.OptionalServices = append(found.Spec.OptionalServices, &agboxv1.ServiceSpec{
+				Name: c.Labels[labelService], Image: d.imageName(ctx, inspected.Image), User: inspected.Config.User,
+			})
+		}
+	}
+	slices.SortFunc(found.Spec.OptionalServices, func(a, b *agboxv1.ServiceSpec) int { return cmp.Compare(a.Name, b.Name) })
+	if !primary && len(containers)+len(networks) > 0 {
+		found.Phase, found.Code = lifecycle.Failed, "SANDBOX_RUNTIME_CORRUPT"
+		found.Message = fmt.Sprintf("its container %s is missing: delete the sandbox and create it again", primaryName(sandboxID))
+	}
+	return found, nil
+}
+
+func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c container.InspectResponse, found *actors.Found) (err error) {
+	found.Phase = lifecycle.Stopped
+	switch {
+	case c.State.Paused:
+		found.Phase = lifecycle.Paused
+	case c.State.Running:
+		found.Phase = lifecycle.Ready
+	}
+	if at, err := time.Parse(time.RFC3339Nano, c.Created); err == nil {
+		found.CreatedAt = at
+	}
+	spec, host := found.Spec, c.HostConfig
+	spec.Image = d.imageName(ctx, c.Image)
+	if image, err := d.api.ImageInspect(ctx, c.Image); err == nil && image.Config != nil {
+		spec.Envs = d.envsOf(c.Config.Env, image.Config.Env)
+	} else {
+		spec.Envs = d.envsOf(c.Config.Env, nil)
+	}
+	spec.Labels = map[string]string{}
+	for key, value := range c.Config.Labels {
+		if name, user := strings.CutPrefix(key, labelUser); user {
+			spec.Labels[name] = value
+		}
+	}
+	describeInit(spec, c.Config)
+	spec.Mounts = mountsOf(host.Mounts)
+	describeLimits(spec, host)
+	if host.NetworkMode == "none" {
+		spec.Network = &agboxv1.NetworkSpec{Mode: modeNone}
+	}
+	for port, bindings := range host.PortBindings {
+		for _, binding := range bindings {
+			number, _ := strconv.ParseUint(binding.HostPort, 10, 16)
+			spec.Ports = append(spec.Ports, &agboxv1.PortSpec{
+				ContainerPort: uint32(port.Int()), Protocol: port.Proto(), HostIp: binding.HostIP, HostPort: uint32(number)})
+		}
+	}
+	slices.SortFunc(spec.Ports, func(a, b *agboxv1.PortSpec) int { return cmp.Compare(a.ContainerPort, b.ContainerPort) })
+	if found.Phase != lifecycle.Stopped {
+		found.Ports, err = d.publishedPorts(ctx, sandboxID, spec)
+	}
+	return err
+}
+
+// describeInit reads what agbox-init was told.
+func describeInit(spec *agboxv1.CreateSpec, config *container.Config) {
+	if config.WorkingDir != workdir {
+		spec.WorkingDir = config.WorkingDir
+	}
+	if len(config.Hostname) != 12 { // not the engine's own choice
+		spec.Hostname = config.Hostname
+	}
+	for _, word := range config.Entrypoint {
+		if user, ok := strings.CutPrefix(word, "--user="); ok {
+			spec.User = user
+		}
+		if words, ok := strings.CutPrefix(word, "--entrypoint-words="); ok {
+			if n, err := strconv.Atoi(words); err == nil && n <= len(config.Cmd) {
+				spec.Command = config.Cmd[n:]
+			}
+		}
+	}
+}
+
+func describeLimits(spec *agboxv1.CreateSpec, host *container.HostConfig) {
+	spec.CpuLimit, spec.MemoryLimit = float64(host.NanoCPUs)/1e9, host.Memory
+	if host.PidsLimit != nil && *host.PidsLimit != pidsLimit {
+		spec.PidsLimit = *host.PidsLimit
+	}
+	if host.ShmSize != engineShm {
+		spec.ShmSize = host.ShmSize
+	}
+	spec.DiskLimit, _ = strconv.ParseInt(host.StorageOpt["size"], 10, 64)
+	for _, target := range slices.Sorted(maps.Keys(host.Tmpfs)) {
+		tmpfs := &agboxv1.TmpfsSpec{Target: target}
+		for option := range strings.SplitSeq(host.Tmpfs[target], ",") {
+			if size, ok := strings.CutPrefix(option, "size="); ok {
+				tmpfs.Size, _ = strconv.ParseInt(size, 10, 64)
+			}
+		}
+		spec.Tmpfs = append(spec.Tmpfs, tmpfs)
+	}
+	for _, name := range host.CapAdd {
+		spec.CapAdd = append(spec.CapAdd, strings.TrimPrefix(name, "CAP_"))
+	}
+	spec.ReadOnlyRoot = host.ReadonlyRootfs
+	spec.AllowNewPrivileges = !slices.Contains(host.SecurityOpt, "no-new-privileges")
+	for _, entry := range host.ExtraHosts {
+		if name, address, ok := strings.Cut(entry, ":"); ok {
+			if spec.ExtraHosts == nil {
+				spec.ExtraHosts = map[string]string{}
+			}
+			spec.ExtraHosts[name] = address
+		}
+	}
+}
+
+// engineShm is what an engine gives a container for /dev/shm that asks for nothing.
+const engineShm = 64 << 20
+
+func mountsOf(mounts []mount.Mount) (list []*agboxv1.MountSpec) {
+	for _, m := range mounts {
+		if m.Type == mount.TypeBind && m.Target != logTarget && !strings.HasPrefix(m.Target, relayHome+"/") {
+			list = append(list, &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: !m.ReadOnly})
+		}
+	}
+	return list
+}
+
+// envsOf is what the spec has added to the image's own environment.
+func (d *Docker) envsOf(all, images []string) map[string]string {
+	envs := map[string]string{}
+	for _, entry := range all {
+		if slices.Contains(images, entry) || slices.Contains(d.environment(nil), entry) {
+			continue
+		}
+		name, value, _ := strings.Cut(entry, "=")
+		envs[name] = value
+	}
+	return envs
+}
+
+// imageName is a name of the image that a person knows, where it still has one.
+func (d *Docker) imageName(ctx context.Context, id string) string {
+	if found, err := d.api.ImageInspect(ctx, id); err == nil && len(found.RepoTags) > 0 {
+		return found.RepoTags[0]
+	}
+	return id
+}
+
+// ExecIDs implements actors.Runtime.
+func (d *Docker) ExecIDs(sandboxID string) ([]string, error) {
+	ids := map[string]bool{}
+	for _, dir := range []string{d.layout.results(sandboxID), d.layout.logs(sandboxID)} {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !os.IsNotExist(err) {
+			return nil, fmt.Errorf("dockerrt: cannot list execs: %w", err)
+		}
+		for _, entry := range entries {
+			id, _, _ := strings.Cut(entry.Name(), ".")
+			if id != "" && !strings.HasPrefix(id, "_") { // which the daemon's own begin with
+				ids[id] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(ids)), nil
+}
+
+// ForgetExec implements actors.Runtime.
+func (d *Docker) ForgetExec(sandboxID, execID string) error {
+	return d.layout.removeExec(sandboxID, execID)
+}
