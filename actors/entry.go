@@ -100,11 +100,16 @@ type registry struct {
 }
 
 // claim gives the caller alone the right to add a sandbox with this id until release, or returns the one that has it,
-// after the create that another caller may have under way. It fails when ctx ends before that.
-func (r *registry) claim(ctx context.Context, id string) (e *entry, release func(), err error) {
+// after the create that another caller may have under way. It fails when ctx ends before that, and with ErrTooMany when
+// there would be more than most sandboxes, 0 for any number.
+func (r *registry) claim(ctx context.Context, id string, most int) (e *entry, release func(), err error) {
 	for {
 		r.mu.Lock()
 		e, claimed := r.entries[id], r.claims[id]
+		if e == nil && claimed == nil && most > 0 && r.present() >= most {
+			r.mu.Unlock()
+			return nil, nil, fmt.Errorf("%w: there are %d, which is what limits.max_sandboxes allows: delete some", ErrTooMany, most)
+		}
 		if e == nil && claimed == nil {
 			done := make(chan struct{})
 			r.claims[id] = done
@@ -133,6 +138,22 @@ func (r *registry) get(id string) (*entry, bool) {
 	defer r.mu.RUnlock()
 	e, found := r.entries[id]
 	return e, found
+}
+
+// present counts the sandboxes that are not DELETED, those that are about to be included; r.mu is held.
+func (r *registry) present() int {
+	n := 0
+	for id := range r.claims {
+		if r.entries[id] == nil {
+			n++
+		}
+	}
+	for _, e := range r.entries {
+		if state := e.state.Load(); state != nil && state.Phase != lifecycle.Deleted {
+			n++
+		}
+	}
+	return n
 }
 
 // add makes the sandbox known under an id that is free, or claimed by the caller, once its actor is there.

@@ -20,6 +20,8 @@ var (
 	// ErrSandboxIDTaken and ErrExecIDTaken: the id was used before, deleted or not.
 	ErrSandboxIDTaken = errors.New("actors: sandbox id was used before")
 	ErrExecIDTaken    = errors.New("actors: exec id was used before")
+	// ErrTooMany: there are as many sandboxes as the operator allows.
+	ErrTooMany = errors.New("actors: too many sandboxes")
 	// ErrConflict: the runtime holds an object under a name that the sandbox needs, and it is not ours.
 	ErrConflict = errors.New("actors: name is taken by an object that is not ours")
 	// ErrUnreachable: the runtime's engine does not answer. What was asked of it may or may not have happened, and

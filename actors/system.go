@@ -40,6 +40,8 @@ type Config struct {
 	EventRetentionTTL time.Duration
 	// MaxEvents is about how many events of a sandbox are kept, the newest; 0: all.
 	MaxEvents uint64
+	// MaxSandboxes is how many there may be that are not DELETED; 0: any number.
+	MaxSandboxes int
 	// OnShutdown is what becomes of sandboxes when the daemon ends.
 	OnShutdown ShutdownPolicy
 	// Adopt takes sandboxes in that the runtime has and the database does not know, before anything else is done. Forget,
@@ -201,7 +203,7 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	if s.closing.Load() {
 		return View{}, ErrShuttingDown
 	}
-	earlier, release, err := s.registry.claim(ctx, id)
+	earlier, release, err := s.registry.claim(ctx, id, s.config.MaxSandboxes)
 	if err != nil {
 		return View{}, err
 	}

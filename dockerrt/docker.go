@@ -42,6 +42,9 @@ type Config struct {
 	IsolationRequired bool
 	// ExecTransport is how commands get into sandboxes that are made from now on; "" is TransportAuto.
 	ExecTransport ExecTransport
+	// MaxOutput bounds the output of a sandbox's own command in each of its lives, and that of a hook: bytes of each of
+	// stdout and stderr, 0 for no limit. No output of any command takes the last DiskHeadroom bytes of the disk.
+	MaxOutput, DiskHeadroom uint64
 	// UID and GID are what the sandbox sees as HOST_UID and HOST_GID.
 	UID, GID int
 }
@@ -70,6 +73,8 @@ type Docker struct {
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
 	relays  bool // what is made is for TransportEngine
+	// root is where an engine of this host keeps its data, "" where that is not known.
+	root string
 	// elsewhere says why the engine cannot lay layers over this host's files, although it has a socket here.
 	elsewhere string
 	closed    context.Context

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"github.com/agbox-dev/agbox/actors"
 )
@@ -12,6 +13,15 @@ import (
 func (d *Docker) Engine(ctx context.Context) (actors.Engine, error) {
 	engine, err := d.engine(ctx)
 	return engine, reached(err)
+}
+
+// Disks are directories on each of the disks that sandboxes fill: the daemon's, and the engine's where that is here.
+func (d *Docker) Disks() []string {
+	disks := []string{d.layout.root}
+	if _, err := os.Stat(d.root); d.root != "" && err == nil {
+		disks = append(disks, d.root)
+	}
+	return disks
 }
 
 func (d *Docker) engine(ctx context.Context) (actors.Engine, error) {

@@ -56,6 +56,12 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	if spec.User != "" {
 		command = append(command, "--user="+spec.User)
 	}
+	if d.config.MaxOutput > 0 {
+		command = append(command, "--max-output="+strconv.FormatUint(d.config.MaxOutput, 10))
+	}
+	if d.config.DiskHeadroom > 0 {
+		command = append(command, "--disk-headroom="+strconv.FormatUint(d.config.DiskHeadroom, 10))
+	}
 	if ownWorkspace(spec) || inMemory(spec, workdir) {
 		command = append(command, "--own-workspace")
 	}

@@ -63,6 +63,9 @@ func (d *Docker) chooseTransport(ctx context.Context) error {
 	case slices.ContainsFunc(info.SecurityOptions, func(option string) bool { return strings.Contains(option, "name=rootless") }):
 		d.elsewhere = "the engine is rootless, and what an overlay notes down about changes takes root"
 	}
+	if !desktop && strings.HasPrefix(d.api.DaemonHost(), "unix://") {
+		d.root = info.DockerRootDir
+	}
 	transport, why := d.config.ExecTransport, "runtime.exec_transport says so"
 	if transport == "" || transport == TransportAuto {
 		host := d.api.DaemonHost()

@@ -38,6 +38,7 @@ const (
 	reasonExecNotRunning  = "EXEC_NOT_RUNNING"
 	reasonExpired         = "SANDBOX_EVENT_SEQUENCE_EXPIRED"
 	reasonDiskFull        = "DISK_FULL"
+	reasonTooMany         = "SANDBOXES_TOO_MANY"
 	reasonNoLease         = "LEASE_NONE"
 	reasonShuttingDown    = "DAEMON_SHUTTING_DOWN"
 	reasonOutcomeUnknown  = "OUTCOME_UNKNOWN"
@@ -101,6 +102,8 @@ var kinds = []errorKind{
 	{persist.ErrClosed, codes.Unavailable, reasonShuttingDown,
 		"agboxd is shutting down: try again when it is back"},
 	{persist.ErrNoSpace, codes.ResourceExhausted, reasonDiskFull, ""},
+	{errNoRoom, codes.ResourceExhausted, reasonDiskFull, ""},
+	{actors.ErrTooMany, codes.ResourceExhausted, reasonTooMany, ""},
 	{persist.ErrNoSandbox, codes.NotFound, reasonSandboxNotFound,
 		"there is no sandbox %s: it was never created, or its history was removed"},
 	{persist.ErrNoExec, codes.NotFound, reasonExecNotFound,

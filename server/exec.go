@@ -25,8 +25,11 @@ func (s *Server) CreateExec(ctx context.Context, req *agboxv1.CreateExecRequest)
 	if err != nil {
 		return nil, s.fail(err, "sandbox_id", req.SandboxId, "exec_id", req.ExecId)
 	}
+	req = proto.CloneOf(req)
+	if err := s.config.Host.Ceilings.Bound(req); err != nil {
+		return nil, s.fail(err, "sandbox_id", req.SandboxId, "exec_id", req.ExecId)
+	}
 	if req.ExecId == "" {
-		req = proto.CloneOf(req)
 		req.ExecId = uuid.NewString()
 	}
 	if err := s.system.StartExec(ctx, req, requestID(ctx)); err != nil {

@@ -181,6 +181,9 @@ func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 		return s.fail(err, "sandbox_id", start.SandboxId)
 	}
 	access, err := s.files(stream.Context(), start.SandboxId, start.Path, false)
+	if err == nil {
+		err = s.room()
+	}
 	if err != nil {
 		return s.failFile(err, start.SandboxId)
 	}

@@ -40,6 +40,11 @@ func (s *Server) create(ctx context.Context, id string, resolved *spec.Resolved)
 	for _, skipped := range resolved.Skipped {
 		s.log.Info("builtin tool mount skipped", "sandbox_id", id, "why", skipped)
 	}
+	if _, again := s.system.Spec(id); !again {
+		if err := s.room(); err != nil {
+			return nil, s.fail(err, "sandbox_id", id)
+		}
+	}
 	view, err := s.system.Create(ctx, id, accepted(resolved), requestID(ctx))
 	if err != nil {
 		return nil, s.fail(err, "sandbox_id", id)

@@ -40,6 +40,8 @@ type Config struct {
 	SnapshotTTL time.Duration
 	// Host is what create specs are resolved against.
 	Host spec.Host
+	// DiskHeadroom, in bytes, is what creates, snapshots and uploads leave free on each disk; 0: they may fill it.
+	DiskHeadroom uint64
 }
 
 // Runtime is what the server itself asks of the runtime; actors.Runtime has it.
@@ -48,6 +50,8 @@ type Runtime interface {
 	Isolated() (bool, string)
 	// CopyOnWrite returns why no sandbox can have copy-on-write mounts, nil when they can.
 	CopyOnWrite() error
+	// Disks are directories on each of the disks that sandboxes fill.
+	Disks() []string
 	Stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error)
 	Engine(ctx context.Context) (actors.Engine, error)
 	Snapshots

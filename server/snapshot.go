@@ -118,6 +118,9 @@ func (s *Server) capture(ctx context.Context, want actors.Snapshot) (made actors
 	if err == nil {
 		err = hasPrimary(view.State)
 	}
+	if err == nil {
+		err = s.room()
+	}
 	if err != nil {
 		return made, err
 	}

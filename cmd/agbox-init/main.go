@@ -49,6 +49,8 @@ type options struct {
 	own        bool     // what is mounted on the workspace is the sandbox's own
 	tmpfs      []string // where memory is mounted
 	stopGrace  time.Duration
+	maxOutput  uint64 // of the primary's own command, 0: no limit
+	headroom   uint64 // what output leaves of the disk, in bytes
 	entrypoint []string
 	command    []string
 }
@@ -115,6 +117,16 @@ func parseOptions(args []string) (o options, problem string) {
 				return o, arg + ": not a duration, such as 2s"
 			}
 			o.stopGrace = d
+		case "--max-output", "--disk-headroom":
+			n, err := strconv.ParseUint(value, 10, 64)
+			if err != nil {
+				return o, arg + ": not a number of bytes"
+			}
+			if name == "--max-output" {
+				o.maxOutput = n
+			} else {
+				o.headroom = n
+			}
 		case "--entrypoint-words":
 			n, err := strconv.Atoi(value)
 			if err != nil || n < 0 {

@@ -17,6 +17,8 @@ type pump struct {
 	wake    int // eventfd: drains is not empty
 	timer   int // timerfd: something in indexes is due
 	drained chan<- *execution
+	// headroom is how many bytes of the disk stay free of output.
+	headroom uint64
 	indexes []*index // those with something not written, in the order in which it is due
 
 	mu      sync.Mutex
@@ -229,6 +231,10 @@ func (p *pump) move(s *stream, buf []byte) int {
 		if s.index != nil {
 			s.index.begin()
 		}
+		if p.short(s.out) {
+			s.lost += uint64(len(rest))
+			break
+		}
 		w, err := syscall.Write(s.out, rest)
 		if err == syscall.EINTR {
 			continue
@@ -243,6 +249,15 @@ func (p *pump) move(s *stream, buf []byte) int {
 	}
 	p.moved(s, s.written-before)
 	return n
+}
+
+// short reports whether the disk that the file is on has no more left than must stay free of output.
+func (p *pump) short(file int) bool {
+	if p.headroom == 0 {
+		return false
+	}
+	var disk syscall.Statfs_t
+	return syscall.Fstatfs(file, &disk) == nil && disk.Bavail*uint64(disk.Bsize) < p.headroom
 }
 
 // keep returns the part of b that the limit leaves room for. What a full disk swallows takes room, too.

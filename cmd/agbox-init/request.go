@@ -299,7 +299,7 @@ func (s *sandbox) startPrimary(fds []int) {
 	syscall.CloseOnExec(said)
 	defer syscall.Close(said)
 	d := descriptors{stdout: fds[0], stderr: fds[1], record: -1, stdin: -1, keeper: -1, index: -1}
-	if problem := s.start(e, &initproto.Exec{Argv: argv}, d); problem != nil {
+	if problem := s.start(e, &initproto.Exec{Argv: argv, MaxOutput: s.maxOutput}, d); problem != nil {
 		syscall.Write(said, []byte("agbox-init: "+what+": "+problem.message+"\n"))
 		s.end(e, e.failed(problem))
 		return

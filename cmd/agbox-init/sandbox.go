@@ -70,6 +70,7 @@ func (s *sandbox) run() {
 		warn("cannot carry output: " + err.Error())
 		os.Exit(1)
 	}
+	s.pump.headroom = s.options.headroom
 	root, _ := s.users.lookup("0")
 	s.rootHome = root.home
 	if len(s.entrypoint) > 0 {

@@ -52,6 +52,9 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"negative duration": {"[runtime]\nidle_ttl = '-1m'", "runtime.idle_ttl must not be negative"},
 		"no concurrency":    {"[runtime]\ncreate_concurrency = 0", "runtime.create_concurrency must be at least 1"},
 		"bad pool":          {"[network]\npool = 'fd00::/64'", "network.pool must be an IPv4 range"},
+		"bad size":          {"[limits]\nmax_memory = 'much'", `:2: limits.max_memory`},
+		"more than most":    {"[limits]\ndefault_memory = '2g'\nmax_memory = '1g'", "limits.default_memory must not be more than limits.max_memory"},
+		"negative limit":    {"[limits]\nmax_cpus = -1.0", "limits.max_cpus must not be negative"},
 		"bad prefix":        {"[network]\npool = '10.0.0.0/24'\nprefix = 20", "network.prefix must lie between"},
 	} {
 		t.Run(name, func(t *testing.T) {

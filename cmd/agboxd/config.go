@@ -41,7 +41,8 @@ type config struct {
 	Sandbox struct {
 		AllowedCapabilities []string `toml:"allowed_capabilities"`
 	} `toml:"sandbox"`
-	Log struct {
+	Limits limits `toml:"limits"`
+	Log    struct {
 		Level slog.Level `toml:"level"`
 	} `toml:"log"`
 }
@@ -66,6 +67,7 @@ func defaults() config {
 	// there, and more only make each one slower.
 	c.Runtime.CreateConcurrency = 3
 	c.Runtime.StopGrace.Duration = 5 * time.Second
+	c.Limits.MaxOutput, c.Limits.DiskHeadroom = 1<<30, 256<<20
 	c.Network.Pool = netip.MustParsePrefix("10.213.0.0/16")
 	c.Network.Prefix = 28
 	return c
@@ -130,6 +132,8 @@ func (c config) check() error {
 		return errors.New("runtime.stop_grace must not be negative")
 	case c.Runtime.CreateConcurrency < 1:
 		return errors.New("runtime.create_concurrency must be at least 1")
+	case c.Limits.problem() != "":
+		return errors.New(c.Limits.problem())
 	case !c.Network.Pool.IsValid() || !c.Network.Pool.Addr().Is4():
 		return errors.New("network.pool must be an IPv4 range such as \"10.213.0.0/16\"")
 	case c.Network.Prefix < c.Network.Pool.Bits() || c.Network.Prefix > 29:
@@ -145,5 +149,6 @@ func (c config) actors() actors.Config {
 		EventRetentionTTL: c.Runtime.EventRetentionTTL.Duration,
 		MaxEvents:         c.Runtime.MaxEvents,
 		OnShutdown:        c.Runtime.OnShutdown,
+		MaxSandboxes:      c.Limits.MaxSandboxes,
 	}
 }

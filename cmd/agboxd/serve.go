@@ -65,8 +65,10 @@ func serve(ctx context.Context, stderr io.Writer) (err error) {
 		Home: os.Getenv("HOME"), Getenv: os.Getenv,
 		DataDirs:       []string{paths.data, filepath.Dir(paths.socket), filepath.Dir(paths.config)},
 		DefaultIdleTTL: config.Runtime.IdleTTL.Duration, AllowedCapabilities: config.Sandbox.AllowedCapabilities,
+		Ceilings: config.Limits.ceilings(),
 	}
-	service := server.New(server.Config{Version: version, Host: host, SnapshotTTL: config.Runtime.SnapshotTTL.Duration}, system, db, runtime, log)
+	service := server.New(server.Config{Version: version, Host: host, SnapshotTTL: config.Runtime.SnapshotTTL.Duration,
+		DiskHeadroom: uint64(config.Limits.DiskHeadroom)}, system, db, runtime, log)
 	stopped := context.AfterFunc(ctx, service.Shutdown)
 	defer service.Shutdown()
 	defer stopped()
@@ -97,7 +99,8 @@ func openRuntime(ctx context.Context, paths paths, config config, log *slog.Logg
 		StopGrace:         config.Runtime.StopGrace.Duration,
 		IsolationRequired: config.Isolation.Required,
 		ExecTransport:     config.Runtime.ExecTransport,
-		PID:               os.Getpid(), Started: time.Now(),
+		MaxOutput:         uint64(config.Limits.MaxOutput), DiskHeadroom: uint64(config.Limits.DiskHeadroom),
+		PID: os.Getpid(), Started: time.Now(),
 		UID: os.Getuid(), GID: os.Getgid(),
 	}, log)
 }

@@ -20,7 +20,6 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/server"
-	"github.com/agbox-dev/agbox/server/spec"
 )
 
 // Daemon is a running daemon and a client of it.
@@ -30,6 +29,10 @@ type Daemon struct {
 	Image  string // has busybox and a user agbox
 	// Home is where builtin tools are taken from; the next start heeds a change.
 	Home string
+
+	// Actors and Server are what the next start of the daemon is configured with, beside what a test needs.
+	Actors actors.Config
+	Server server.Config
 
 	t      testing.TB
 	config dockerrt.Config
@@ -109,7 +112,7 @@ func (d *Daemon) start() {
 	if err != nil {
 		d.t.Fatal(errors.Join(err, db.Close()))
 	}
-	system, err := actors.Start(actors.Config{}, db, runtime, log)
+	system, err := actors.Start(d.Actors, db, runtime, log)
 	if err != nil {
 		d.t.Fatal(errors.Join(err, runtime.Close(), db.Close()))
 	}
@@ -117,8 +120,9 @@ func (d *Daemon) start() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	host := spec.Host{Home: d.Home, DataDirs: []string{d.config.DataDir}}
-	service := server.New(server.Config{Version: "test", Host: host}, system, db, runtime, log)
+	config := d.Server
+	config.Version, config.Host.Home, config.Host.DataDirs = "test", d.Home, []string{d.config.DataDir}
+	service := server.New(config, system, db, runtime, log)
 	served := make(chan error, 1)
 	go func() { served <- service.Serve(listener) }()
 	d.ended = false

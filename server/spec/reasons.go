@@ -93,6 +93,8 @@ const (
 	ReasonShmSizeInvalid     = "SHM_SIZE_INVALID"
 	ReasonTmpfsSizeInvalid   = "TMPFS_SIZE_INVALID"
 	ReasonGPUsInvalid        = "GPUS_INVALID"
+	// A limit above what the operator of the daemon allows.
+	ReasonLimitTooHigh = "LIMIT_TOO_HIGH"
 
 	// A capability that Linux does not have, is named twice, or would let the sandbox out of its isolation.
 	ReasonCapabilityUnknown  = "CAPABILITY_UNKNOWN"

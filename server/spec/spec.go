@@ -27,6 +27,8 @@ type Host struct {
 	// AllowedCapabilities are those that cap_add may name although they weaken the isolation, from the
 	// configuration's sandbox.allowed_capabilities. Case and the prefix CAP_ do not count; "ALL" allows all.
 	AllowedCapabilities []string
+	// Ceilings are the operator's on what a container may use.
+	Ceilings Ceilings
 }
 
 func (h Host) getenv(key string) string {
@@ -41,7 +43,8 @@ func (h Host) getenv(key string) string {
 type Resolved struct {
 	// Spec is config_yaml with the explicit fields laid over it. Paths are clean, capabilities upper case
 	// without CAP_, destinations masked prefixes with sorted ports, ports with host_ip and protocol, addresses
-	// in their usual form, a mount's mode said by writable but for ModeCopyOnWrite. No other default is filled in: an omitted mode, policy or limit stays omitted.
+	// in their usual form, a mount's mode said by writable but for ModeCopyOnWrite, limits the operator's where they
+	// were left out. No other default is filled in.
 	Spec *agboxv1.CreateSpec
 	// Mounts are all mounts of the host's files, those of Spec first, then those of its builtin tools. No target
 	// occurs twice, and no copy of Spec has one of them.
@@ -90,7 +93,7 @@ func resolve(req *agboxv1.CreateSandboxRequest, host Host, complete func(*agboxv
 		return nil, err
 	}
 	r := &resolver{host: host, guard: newGuard(host), targets: targets{}, out: &Resolved{Spec: spec, Envs: map[string]string{}}}
-	for _, step := range []func() error{r.mounts, r.copies, r.tools, r.primary, r.services} {
+	for _, step := range []func() error{r.mounts, r.copies, r.tools, r.primary, r.services, r.ceilings} {
 		if err := step(); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,70 @@
+package server_test
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/agbox-dev/agbox/dockerrt"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/server/spec"
+)
+
+// TestCeilings: what the operator allows is all that there is, and nobody notices who keeps to it.
+func TestCeilings(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t)
+	d.Actors.MaxSandboxes = 2
+	d.Server.Host.Ceilings = spec.Ceilings{Memory: spec.Ceiling[int64]{Most: 64 << 20}, Output: spec.Ceiling[uint64]{Most: 1000}}
+	d.Restart()
+
+	create := func(s *agboxv1.CreateSpec) error {
+		s.Image, s.Lazy = d.Image, true
+		_, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: s})
+		return err
+	}
+	refused(t, create(&agboxv1.CreateSpec{MemoryLimit: 65 << 20}), codes.InvalidArgument, "LIMIT_TOO_HIGH", "create_spec.memory_limit", "67108864 bytes at most")
+	id := d.Create(&agboxv1.CreateSpec{})
+	if err := create(&agboxv1.CreateSpec{}); err != nil {
+		t.Error(err)
+	}
+	refused(t, create(&agboxv1.CreateSpec{}), codes.ResourceExhausted, "SANDBOXES_TOO_MANY", "", "there are 2", "delete some")
+
+	primary, err := d.Engine.ContainerInspect(t.Context(), "agbox-primary-"+id)
+	if err != nil || primary.HostConfig.Memory != 64<<20 {
+		t.Errorf("the primary has %d bytes of memory, %v", primary.HostConfig.Memory, err)
+	}
+	_, err = d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"true"}, MaxOutputBytes: 1001})
+	refused(t, err, codes.InvalidArgument, "LIMIT_TOO_HIGH", "max_output_bytes", "1000 bytes at most")
+	end, stdout, _ := d.Exec(id, "head", "-c", "5000", "/dev/zero")
+	if len(stdout) != 1000 || end.Resources.GetOutputDroppedBytes() != 4000 {
+		t.Errorf("%d bytes are in the log, %d were dropped", len(stdout), end.Resources.GetOutputDroppedBytes())
+	}
+}
+
+// TestDiskHeadroom: what would fill a disk that is nearly full is refused or dropped, and what runs goes on.
+func TestDiskHeadroom(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t, func(c *dockerrt.Config) { c.DiskHeadroom = math.MaxInt64 })
+	id := d.Create(&agboxv1.CreateSpec{})
+	d.Server.DiskHeadroom = math.MaxInt64
+	d.Restart()
+	_, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: d.Image}})
+	refused(t, err, codes.ResourceExhausted, "DISK_FULL", "", "limits.disk_headroom", d.Dir())
+	_, err = d.SnapshotSandbox(t.Context(), &agboxv1.SnapshotSandboxRequest{SandboxId: id})
+	refused(t, err, codes.ResourceExhausted, "DISK_FULL", "", "limits.disk_headroom")
+	_, err = d.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: "/tmp"}, bytes.NewReader(make([]byte, 1024)))
+	refused(t, err, codes.ResourceExhausted, "DISK_FULL", "", "limits.disk_headroom")
+	created, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"echo", "hello"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := d.ExecEnd(id, created.ExecId)
+	if log, err := os.ReadFile(created.StdoutLogPath); err != nil || len(log) > 0 || end.ExitCode != 0 || end.Resources.GetOutputDroppedBytes() != 6 {
+		t.Errorf("the command ended with %v, its output is %q, %v", end, log, err)
+	}
+}
