@@ -59,6 +59,10 @@ func mixture(primary container.InspectResponse, base dockerimage.InspectResponse
 	for port := range own.ExposedPorts {
 		config.ExposedPorts[nat.Port(port)] = struct{}{}
 	}
+	if own.Healthcheck != nil { // which the container has switched off
+		check := container.HealthConfig(*own.Healthcheck)
+		config.Healthcheck = &check
+	}
 	for key := range primary.Config.Labels {
 		if _, set := config.Labels[key]; !set {
 			config.Labels[key] = ""

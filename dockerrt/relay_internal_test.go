@@ -127,10 +127,12 @@ func TestPipeOutlivesExec(t *testing.T) {
 // TestChooseTransport: by the engine's address, by what the engine is, or as the configuration says.
 func TestChooseTransport(t *testing.T) {
 	system := "Debian GNU/Linux"
-	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	info := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(map[string]string{"OperatingSystem": system})
-	}))
+	})
+	engine, remote := httptest.NewUnstartedServer(info), httptest.NewServer(info)
+	defer remote.Close()
 	dir, err := os.MkdirTemp("", "agbox") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +144,7 @@ func TestChooseTransport(t *testing.T) {
 	}
 	engine.Start()
 	defer engine.Close()
-	local := "unix://" + filepath.Join(dir, "s")
+	local, far := "unix://"+filepath.Join(dir, "s"), "tcp://"+remote.Listener.Addr().String()
 	for _, tt := range []struct {
 		host, system string
 		transport    ExecTransport
@@ -150,7 +152,7 @@ func TestChooseTransport(t *testing.T) {
 	}{
 		{local, "Debian GNU/Linux", "", false}, {local, "Debian GNU/Linux", TransportAuto, false}, {local, "Docker Desktop", TransportAuto, true},
 		{local, "Docker Desktop", TransportSocket, false}, {local, "Debian GNU/Linux", TransportEngine, true},
-		{"tcp://192.0.2.1:2376", "", TransportAuto, true}, {"tcp://192.0.2.1:2376", "", TransportSocket, false},
+		{far, "", TransportAuto, true}, {far, "", TransportSocket, false},
 	} {
 		system = tt.system
 		api, err := client.NewClientWithOpts(client.WithHost(tt.host), client.WithVersion("1.41"))

@@ -279,7 +279,7 @@ func (r *Runtime) Isolated() (bool, string) { return true, "" }
 
 // CopyOnWrite returns NoCopyOnWrite.
 func (r *Runtime) CopyOnWrite() error { return r.NoCopyOnWrite }
-func (r *Runtime) Disks() []string { return nil }
+func (r *Runtime) Disks() []string    { return nil }
 
 func (r *Runtime) Engine(context.Context) (actors.Engine, error) {
 	return actors.Engine{Version: "fake", SubnetsTotal: 1}, nil

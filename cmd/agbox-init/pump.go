@@ -19,7 +19,7 @@ type pump struct {
 	drained chan<- *execution
 	// headroom is how many bytes of the disk stay free of output.
 	headroom uint64
-	indexes []*index // those with something not written, in the order in which it is due
+	indexes  []*index // those with something not written, in the order in which it is due
 
 	mu      sync.Mutex
 	streams map[int32]*stream
