@@ -358,7 +358,9 @@ func (d *decision) emitExec(kind agboxv1.EventType, details *agboxv1.ExecEventDe
 	d.emit(&event{EventType: kind, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Exec{Exec: details}})
 }
 
+// emit takes what others said of the sandbox only as far as it can be kept and sent.
 func (d *decision) emit(e *event) {
+	bound(e)
 	e.SandboxId = d.state.SandboxID
 	e.Sequence = d.state.Sequence + 1
 	e.EventId = fmt.Sprintf("%s/%d", e.SandboxId, e.Sequence)

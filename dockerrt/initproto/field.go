@@ -1,6 +1,10 @@
 package initproto
 
-import "time"
+import (
+	"time"
+
+	"github.com/agbox-dev/agbox/text"
+)
 
 const (
 	kindNumber = 0
@@ -122,6 +126,12 @@ func (f field) time(p *time.Time) bool {
 
 func (f field) str(p *string) bool {
 	*p = string(f.data)
+	return f.kind == kindBytes
+}
+
+// text takes what may have been written by anybody as valid UTF-8 of at most max bytes.
+func (f field) text(p *string, max int) bool {
+	*p = text.Bound(string(f.data), max)
 	return f.kind == kindBytes
 }
 

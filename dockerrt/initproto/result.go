@@ -1,6 +1,10 @@
 package initproto
 
-import "time"
+import (
+	"time"
+
+	"github.com/agbox-dev/agbox/text"
+)
 
 // Result is how a command ended. It is sent as a message and kept on disk as a record.
 type Result struct {
@@ -34,6 +38,13 @@ type Result struct {
 	ErrorMessage string
 }
 
+// What is said of a failure repeats names and arguments of the sandbox. Both ends bound it, in bytes: the daemon trusts no
+// sandbox, and what PID 1 keeps until it is acknowledged, and a record, stay small.
+const (
+	maxCode    = 128
+	maxMessage = 2 << 10
+)
+
 // OutputMissing counts the bytes of output that are not in the log files, whatever the reason.
 func (r *Result) OutputMissing() uint64 { return r.OutputLost + r.OutputDropped }
 
@@ -49,8 +60,8 @@ func (r *Result) put(e *encoder) {
 	e.bool(9, r.Cancelled)
 	e.bool(10, r.TimedOut)
 	e.uint(11, r.OutputLost)
-	e.str(12, r.ErrorCode)
-	e.str(13, r.ErrorMessage)
+	e.str(12, text.Bound(r.ErrorCode, maxCode))
+	e.str(13, text.Bound(r.ErrorMessage, maxMessage))
 	e.uint(14, r.OutputDropped)
 	e.uint(15, r.StdoutBytes)
 	e.uint(16, r.StderrBytes)
@@ -82,9 +93,9 @@ func (r *Result) set(f field) bool {
 	case 11:
 		return f.uint(&r.OutputLost)
 	case 12:
-		return f.str(&r.ErrorCode)
+		return f.text(&r.ErrorCode, maxCode)
 	case 13:
-		return f.str(&r.ErrorMessage)
+		return f.text(&r.ErrorMessage, maxMessage)
 	case 14:
 		return f.uint(&r.OutputDropped)
 	case 15:
