@@ -141,7 +141,12 @@ func (s *Server) fail(err error, ids ...string) error {
 	return newStatus(codes.Internal, reasonInternal, "agboxd failed: "+err.Error()+": see its log", metadata)
 }
 
+// newStatus makes valid what message and metadata repeat of sandboxes and the engine: gRPC sends nothing else.
 func newStatus(code codes.Code, reason, message string, metadata map[string]string) error {
+	message = strings.ToValidUTF8(message, "?")
+	for key, value := range metadata {
+		metadata[key] = strings.ToValidUTF8(value, "?")
+	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Domain: Domain, Reason: reason, Metadata: metadata}}
 	if code == codes.Unavailable {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryHint)})

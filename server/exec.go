@@ -72,7 +72,7 @@ func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecs
 	if err != nil {
 		return nil, s.fail(err, "sandbox_id", req.GetSandboxId())
 	}
-	response := &agboxv1.ListActiveExecsResponse{}
+	var list execList
 	for _, view := range views {
 		ids := runningIDs(view.State)
 		slices.Reverse(ids)
@@ -81,12 +81,12 @@ func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecs
 			if err != nil {
 				return nil, s.fail(err, "exec_id", id)
 			}
-			if exec.End == nil { // it may have ended since the list was taken
-				response.Execs = append(response.Execs, s.status(exec))
+			if exec.End == nil && !list.add(s.status(exec)) { // it may have ended since the list was taken
+				return nil, tooLarge()
 			}
 		}
 	}
-	return response, nil
+	return &agboxv1.ListActiveExecsResponse{Execs: list.execs}, nil
 }
 
 func validSize(field string, size *agboxv1.TerminalSize) error {

@@ -37,7 +37,7 @@ func (s *Server) ListExecs(ctx context.Context, req *agboxv1.ListExecsRequest) (
 	if err != nil {
 		return nil, s.fail(err, "sandbox_id", req.SandboxId)
 	}
-	response := &agboxv1.ListExecsResponse{}
+	var list execList
 	for _, name := range names {
 		exec, err := s.db.Exec(name.SandboxID, name.ExecID)
 		if errors.Is(err, persist.ErrNoExec) {
@@ -46,8 +46,10 @@ func (s *Server) ListExecs(ctx context.Context, req *agboxv1.ListExecsRequest) (
 			return nil, s.fail(err, "exec_id", name.ExecID)
 		}
 		if status := s.status(exec); len(req.States) == 0 || slices.Contains(req.States, status.State) { // it may have ended since
-			response.Execs = append(response.Execs, status)
+			if !list.add(status) {
+				return nil, tooLarge()
+			}
 		}
 	}
-	return response, nil
+	return &agboxv1.ListExecsResponse{Execs: list.execs}, nil
 }

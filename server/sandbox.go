@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
@@ -81,6 +82,21 @@ func requestID(ctx context.Context) string {
 	return ""
 }
 
+// maxRequestID is how long a request's id may be, in bytes: it is kept with what was accepted.
+const maxRequestID = 256
+
+// reasonRequestID: an id of a request that cannot be kept.
+const reasonRequestID = "REQUEST_ID_INVALID"
+
+func validRequestID(ctx context.Context) error {
+	if id := requestID(ctx); len(id) > maxRequestID || !utf8.ValidString(id) {
+		return newStatus(codes.InvalidArgument, reasonRequestID,
+			fmt.Sprintf("agbox-request-id: the id has %d bytes: use up to %d of valid UTF-8, such as a UUID", len(id), maxRequestID),
+			map[string]string{"field": "agbox-request-id"})
+	}
+	return nil
+}
+
 // accepted is the spec as it is kept: what the builtin tools stand for on this host included, so that it means
 // the same at any later time.
 func accepted(resolved *spec.Resolved) *agboxv1.CreateSpec {
@@ -128,6 +144,7 @@ func (s *Server) ListSandboxes(_ context.Context, req *agboxv1.ListSandboxesRequ
 			response.Sandboxes = append(response.Sandboxes, handle(view))
 		}
 	}
+	elideHandles(response)
 	return response, nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -31,6 +30,7 @@ import (
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
+	"github.com/agbox-dev/agbox/text"
 )
 
 // Config is what the server has to know beside its parts.
@@ -184,7 +184,13 @@ func limitUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc
 		return nil, newStatus(codes.ResourceExhausted, reasonTooLarge, fmt.Sprintf(
 			"the request has %d bytes, which is more than %d: move what is large into files and mount these", size, maxRequest), nil)
 	}
+	if err := validRequestID(ctx); err != nil {
+		return nil, err
+	}
 	response, err := next(ctx, req)
+	if err == nil {
+		err = within(response)
+	}
 	return response, shortened(err)
 }
 
@@ -214,17 +220,9 @@ func shortened(err error) error {
 		}
 	}
 	for key, value := range info.Metadata {
-		info.Metadata[key] = cut(value, maxValue)
+		info.Metadata[key] = text.Bound(value, maxValue)
 	}
-	return newStatus(st.Code(), info.Reason, cut(st.Message(), maxMessage), info.Metadata)
-}
-
-// cut leaves out the middle of a text that is longer than size bytes.
-func cut(text string, size int) string {
-	if len(text) <= size {
-		return text
-	}
-	return strings.ToValidUTF8(text[:size/2]+"…"+text[len(text)-size/2:], "")
+	return newStatus(st.Code(), info.Reason, text.Bound(st.Message(), maxMessage), info.Metadata)
 }
 
 func (s *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {

@@ -50,24 +50,34 @@ func ValidateExec(req *agboxv1.CreateExecRequest) error {
 	if strings.ContainsRune(req.GetCwd(), 0) {
 		return refuse(ReasonCwdInvalid, "cwd", "%s contains a NUL byte; remove it", shown(req.GetCwd()))
 	}
+	if size := len(req.GetCwd()); size > maxPath {
+		return refuse(ReasonCwdInvalid, "cwd", "it has %d bytes, and no path has more than %d; shorten it", size, maxPath)
+	}
 	if err := ValidateUser("user", req.GetUser()); err != nil {
 		return err
 	}
 	if err := validateDuration("timeout", req.GetTimeout(), 0); err != nil {
 		return err
 	}
-	return validateEnvs("env_overrides", req.GetEnvOverrides())
+	if err := validateEnvs("env_overrides", req.GetEnvOverrides()); err != nil {
+		return err
+	}
+	return validateArguments("command", req.GetCommand(), req.GetEnvOverrides())
 }
 
-// ValidateLabels refuses labels without a key and NUL bytes. It serves label selectors too; an empty map is
+// ValidateLabels refuses labels without a key, NUL bytes, and more than 64 KiB in all. It serves label selectors too; an empty map is
 // fine.
 func ValidateLabels(field string, labels map[string]string) error {
+	size := 0
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		switch {
 		case key == "":
 			return refuse(ReasonLabelInvalid, field, "a label has an empty key (its value is %s); name it", shown(labels[key]))
 		case strings.ContainsRune(key, 0), strings.ContainsRune(labels[key], 0):
 			return refuse(ReasonLabelInvalid, entry(field, key), "the label %s contains a NUL byte; remove it", shown(key))
+		}
+		if size += len(key) + len(labels[key]); size > maxLabels {
+			return refuse(ReasonLabelInvalid, entry(field, key), "with the label %s the labels have more than %d bytes; use fewer or shorter ones", shown(key), maxLabels)
 		}
 	}
 	return nil
@@ -92,6 +102,9 @@ func validateEnvs(field string, envs map[string]string) error {
 			return refuse(ReasonEnvInvalid, entry(field, key), "%s is not a variable name; remove '=' and NUL from it", shown(key))
 		case strings.ContainsRune(envs[key], 0):
 			return refuse(ReasonEnvInvalid, entry(field, key), "the value of %s contains a NUL byte; remove it", shown(key))
+		case len(key)+len("=")+len(envs[key]) > maxWord:
+			return refuse(ReasonEnvInvalid, entry(field, key), "the variable %s has %d bytes with its value, and Linux starts nothing with more than %d in one; move it into a file",
+				shown(key), len(key)+len("=")+len(envs[key]), maxWord)
 		}
 	}
 	return nil

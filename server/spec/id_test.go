@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,18 @@ func TestExec(t *testing.T) {
 		{"empty program", func(r *agboxv1.CreateExecRequest) { r.Command = []string{"", "x"} }, spec.ReasonCommandRequired, "command", "first word"},
 		{"NUL in argument", func(r *agboxv1.CreateExecRequest) { r.Command = []string{"a", "b\x00"} }, spec.ReasonCommandInvalid, "command[1]", "NUL"},
 		{"NUL in cwd", func(r *agboxv1.CreateExecRequest) { r.Cwd = "\x00" }, spec.ReasonCwdInvalid, "cwd", "NUL"},
+		{"argument that is too long", func(r *agboxv1.CreateExecRequest) { r.Command = []string{"a", strings.Repeat("x", 128<<10)} }, spec.ReasonCommandInvalid, "command[1]", "131072 bytes"},
+		{"too many arguments", func(r *agboxv1.CreateExecRequest) {
+			r.Command = slices.Repeat([]string{strings.Repeat("x", 100_000)}, 11)
+		}, spec.ReasonCommandInvalid, "command", "1100011 bytes"},
+		{"too much with the variables", func(r *agboxv1.CreateExecRequest) {
+			r.Command = slices.Repeat([]string{strings.Repeat("x", 100_000)}, 10)
+			r.EnvOverrides = map[string]string{"A": strings.Repeat("x", 100_000)}
+		}, spec.ReasonCommandInvalid, "command", "1100013 bytes"},
+		{"variable that is too long", func(r *agboxv1.CreateExecRequest) {
+			r.EnvOverrides = map[string]string{"A": strings.Repeat("x", 128<<10-2)}
+		}, spec.ReasonEnvInvalid, `env_overrides["A"]`, "131072 bytes"},
+		{"directory that is none", func(r *agboxv1.CreateExecRequest) { r.Cwd = strings.Repeat("x", 4096) }, spec.ReasonCwdInvalid, "cwd", "4096 bytes"},
 		{"bad variable", func(r *agboxv1.CreateExecRequest) { r.EnvOverrides = map[string]string{"A=": ""} }, spec.ReasonEnvInvalid, `env_overrides["A="]`, "variable name"},
 	}
 	for _, tt := range tests {

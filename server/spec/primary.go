@@ -12,6 +12,7 @@ import (
 // container is what the primary and services have in common.
 type container interface {
 	GetCommand() []string
+	GetEnvs() map[string]string
 	GetUser() string
 	GetCpuLimit() float64
 	GetMemoryLimit() int64
@@ -32,6 +33,9 @@ var (
 // paths that are taken in it.
 func (r *resolver) container(field string, c container, used targets) error {
 	if err := validateCommand(field+".command", c.GetCommand()); err != nil {
+		return err
+	}
+	if err := validateArguments(field+".command", c.GetCommand(), c.GetEnvs()); err != nil {
 		return err
 	}
 	if err := ValidateUser(field+".user", c.GetUser()); err != nil {
@@ -142,6 +146,9 @@ func validateCommand(field string, command []string) error {
 	for i, word := range command {
 		if strings.ContainsRune(word, 0) {
 			return refuse(ReasonCommandInvalid, element(field, i), "%s contains a NUL byte; remove it", shown(word))
+		}
+		if len(word) > maxWord {
+			return refuse(ReasonCommandInvalid, element(field, i), "the word has %d bytes, and Linux starts nothing with more than %d in one; move it into a file", len(word), maxWord)
 		}
 	}
 	return nil

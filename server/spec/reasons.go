@@ -7,8 +7,8 @@ const (
 	ReasonInvalidSandboxID = "INVALID_SANDBOX_ID"
 	ReasonInvalidExecID    = "INVALID_EXEC_ID"
 
-	// An exec without a command, a command without a program or that no kernel can start, a working
-	// directory with NUL, a user that is neither name nor number.
+	// An exec without a command, a command without a program or that no kernel can start, as it is or with its
+	// variables, a working directory with NUL or longer than a path can be, a user that is neither name nor number.
 	ReasonCommandRequired = "COMMAND_REQUIRED"
 	ReasonCommandInvalid  = "COMMAND_INVALID"
 	ReasonCwdInvalid      = "CWD_INVALID"
@@ -22,11 +22,14 @@ const (
 	ReasonYAMLDuplicateKey = "CONFIG_YAML_DUPLICATE_KEY"
 	ReasonYAMLValue        = "CONFIG_YAML_VALUE_INVALID"
 
+	// A spec that is too large as a whole.
+	ReasonSpecTooLarge = "SPEC_TOO_LARGE"
+
 	// No image, or one that cannot be an image reference.
 	ReasonImageRequired = "IMAGE_REQUIRED"
 	ReasonImageInvalid  = "IMAGE_INVALID"
 
-	// A key or value that cannot be an environment variable, a label, or a selector.
+	// A key or value that cannot be an environment variable, a label, or a selector, or is too large for one; too many labels.
 	ReasonEnvInvalid       = "ENV_INVALID"
 	ReasonLabelInvalid     = "LABEL_INVALID"
 	ReasonSelectorRequired = "LABEL_SELECTOR_REQUIRED"

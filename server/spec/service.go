@@ -81,6 +81,10 @@ func (r *resolver) service(field string, s *agboxv1.ServiceSpec, required bool, 
 			return refuse(ReasonPostStartInvalid, element(field+".post_start_on_primary", i),
 				"%s is not a command; remove the entry or write a shell command", shown(command))
 		}
+		if len(command) > maxWord {
+			return refuse(ReasonPostStartInvalid, element(field+".post_start_on_primary", i),
+				"the command has %d bytes, and Linux starts nothing with more than %d in one word; move it into a script", len(command), maxWord)
+		}
 	}
 	return nil
 }

@@ -89,6 +89,9 @@ func resolve(req *agboxv1.CreateSandboxRequest, host Host, complete func(*agboxv
 	if spec, err = complete(Merge(spec, req.GetCreateSpec())); err != nil {
 		return nil, err
 	}
+	if err := validateSize(spec); err != nil {
+		return nil, err
+	}
 	if err := validateScalars(spec); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package spec_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -143,6 +144,18 @@ func TestRefusals(t *testing.T) {
 		{"env without name", func(_ *machine, s *agboxv1.CreateSpec) { s.Envs = map[string]string{"": "x"} }, spec.ReasonEnvInvalid, "envs", "empty name"},
 		{"env with =", func(_ *machine, s *agboxv1.CreateSpec) { s.Envs = map[string]string{"A=B": "x"} }, spec.ReasonEnvInvalid, `envs["A=B"]`, "not a variable name"},
 		{"env value with NUL", func(_ *machine, s *agboxv1.CreateSpec) { s.Envs = map[string]string{"A": "secret\x00"} }, spec.ReasonEnvInvalid, `envs["A"]`, "NUL"},
+		{"labels that are too large", func(_ *machine, s *agboxv1.CreateSpec) {
+			s.Labels = map[string]string{"a": strings.Repeat("x", 60_000), "b": strings.Repeat("x", 6_000)}
+		}, spec.ReasonLabelInvalid, `labels["b"]`, "65536 bytes"},
+		{"env value that is too long", func(_ *machine, s *agboxv1.CreateSpec) {
+			s.Envs = map[string]string{"A": strings.Repeat("x", 128<<10)}
+		}, spec.ReasonEnvInvalid, `envs["A"]`, "131074 bytes"},
+		{"envs that are too large", func(_ *machine, s *agboxv1.CreateSpec) {
+			s.Envs = map[string]string{}
+			for i := range 11 {
+				s.Envs[fmt.Sprintf("A%02d", i)] = strings.Repeat("x", 100_000)
+			}
+		}, spec.ReasonCommandInvalid, "command", "1100055 bytes"},
 		{"label without key", func(_ *machine, s *agboxv1.CreateSpec) { s.Labels = map[string]string{"": "x"} }, spec.ReasonLabelInvalid, "labels", `"x"`},
 		{"label with NUL", func(_ *machine, s *agboxv1.CreateSpec) { s.Labels = map[string]string{"a": "\x00"} }, spec.ReasonLabelInvalid, `labels["a"]`, "NUL"},
 		{"negative idle_ttl", func(_ *machine, s *agboxv1.CreateSpec) { s.IdleTtl = seconds(-1) }, spec.ReasonDurationNegative, "idle_ttl", "-1s"},

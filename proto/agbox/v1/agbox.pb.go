@@ -1477,6 +1477,8 @@ type SandboxHandle struct {
 	LeaseEndsAt *timestamppb.Timestamp `protobuf:"bytes,67,opt,name=lease_ends_at,json=leaseEndsAt,proto3" json:"lease_ends_at,omitempty"`
 	// Restarts in a row.
 	Restarts uint32 `protobuf:"varint,68,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	// In a list that would be too large for one answer: of the services there are only names and images. GetSandbox has all.
+	Elided bool `protobuf:"varint,69,opt,name=elided,proto3" json:"elided,omitempty"`
 	// The database had lost the sandbox: what it was asked to be was put together from its containers, and is not all there.
 	Recovered     bool `protobuf:"varint,90,opt,name=recovered,proto3" json:"recovered,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1623,6 +1625,13 @@ func (x *SandboxHandle) GetRestarts() uint32 {
 		return x.Restarts
 	}
 	return 0
+}
+
+func (x *SandboxHandle) GetElided() bool {
+	if x != nil {
+		return x.Elided
+	}
+	return false
 }
 
 func (x *SandboxHandle) GetRecovered() bool {
@@ -2436,8 +2445,10 @@ type ExecStatus struct {
 	StdoutLogPath string `protobuf:"bytes,68,opt,name=stdout_log_path,json=stdoutLogPath,proto3" json:"stdout_log_path,omitempty"`
 	StderrLogPath string `protobuf:"bytes,69,opt,name=stderr_log_path,json=stderrLogPath,proto3" json:"stderr_log_path,omitempty"`
 	// As in CreateExecRequest.
-	Stdin         bool `protobuf:"varint,71,opt,name=stdin,proto3" json:"stdin,omitempty"`
-	Tty           bool `protobuf:"varint,72,opt,name=tty,proto3" json:"tty,omitempty"`
+	Stdin bool `protobuf:"varint,71,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	Tty   bool `protobuf:"varint,72,opt,name=tty,proto3" json:"tty,omitempty"`
+	// In a list that would be too large for one answer: env_overrides is left out and command is cut. GetExec has all of it.
+	Elided        bool `protobuf:"varint,73,opt,name=elided,proto3" json:"elided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2594,6 +2605,13 @@ func (x *ExecStatus) GetStdin() bool {
 func (x *ExecStatus) GetTty() bool {
 	if x != nil {
 		return x.Tty
+	}
+	return false
+}
+
+func (x *ExecStatus) GetElided() bool {
+	if x != nil {
+		return x.Elided
 	}
 	return false
 }
@@ -7552,7 +7570,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\rRestartPolicy\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12!\n" +
 	"\fmax_restarts\x18\x02 \x01(\rR\vmaxRestarts\x123\n" +
-	"\abackoff\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackoff\"\x80\a\n" +
+	"\abackoff\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackoff\"\x98\a\n" +
 	"\rSandboxHandle\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12,\n" +
@@ -7574,7 +7592,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"expires_at\x18A \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
 	"\aidle_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\x06idleAt\x12>\n" +
 	"\rlease_ends_at\x18C \x01(\v2\x1a.google.protobuf.TimestampR\vleaseEndsAt\x12\x1a\n" +
-	"\brestarts\x18D \x01(\rR\brestarts\x12\x1c\n" +
+	"\brestarts\x18D \x01(\rR\brestarts\x12\x16\n" +
+	"\x06elided\x18E \x01(\bR\x06elided\x12\x1c\n" +
 	"\trecovered\x18Z \x01(\bR\trecovered\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -7662,7 +7681,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	" \x01(\v2\x1a.agbox.v1.ExecEventDetailsH\x00R\x04exec\x129\n" +
 	"\aservice\x18\v \x01(\v2\x1d.agbox.v1.ServiceEventDetailsH\x00R\aservice\x129\n" +
 	"\acommand\x18@ \x01(\v2\x1d.agbox.v1.CommandEventDetailsH\x00R\acommandB\t\n" +
-	"\adetails\"\xe4\x05\n" +
+	"\adetails\"\xfc\x05\n" +
 	"\n" +
 	"ExecStatus\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1d\n" +
@@ -7685,7 +7704,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0fstdout_log_path\x18D \x01(\tR\rstdoutLogPath\x12&\n" +
 	"\x0fstderr_log_path\x18E \x01(\tR\rstderrLogPath\x12\x14\n" +
 	"\x05stdin\x18G \x01(\bR\x05stdin\x12\x10\n" +
-	"\x03tty\x18H \x01(\bR\x03tty\x1a?\n" +
+	"\x03tty\x18H \x01(\bR\x03tty\x12\x16\n" +
+	"\x06elided\x18I \x01(\bR\x06elided\x1a?\n" +
 	"\x11EnvOverridesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xae\x01\n" +
