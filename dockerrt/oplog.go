@@ -10,7 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
+
+	"github.com/agbox-dev/agbox/text"
 )
 
 // An operation log tells what was done for one sandbox and what happened to it, a line for each fact. It lies in a directory
@@ -48,13 +49,13 @@ func (d *Docker) openOperationLog(sandboxID string) {
 // entry is a line on its way into a sandbox's operation log.
 type entry struct{ sandboxID, line string }
 
-func newEntry(sandboxID, operation, text string) entry {
-	return entry{sandboxID, oneLine(time.Now().UTC().Format(oplogTime) + " " + operation + ": " + text)}
+func newEntry(sandboxID, operation, words string) entry {
+	return entry{sandboxID, oneLine(time.Now().UTC().Format(oplogTime) + " " + operation + ": " + words)}
 }
 
 // note adds a line to a sandbox's operation log. It works on the disk. What goes wrong with that is nobody's failure.
-func (d *Docker) note(sandboxID, operation, text string) {
-	d.appendEntry(newEntry(sandboxID, operation, text))
+func (d *Docker) note(sandboxID, operation, words string) {
+	d.appendEntry(newEntry(sandboxID, operation, words))
 }
 
 func (d *Docker) appendEntry(e entry) {
@@ -102,19 +103,13 @@ func (o *oplogs) lock(sandboxID string) (unlock func()) {
 	}
 }
 
-// oneLine makes text a line that a terminal may show.
-func oneLine(text string) string {
-	text = strings.ReplaceAll(strings.ToValidUTF8(strings.TrimSpace(text), "?"), "\n", `\n`)
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	if len(text) > oplogLine {
-		text = strings.ToValidUTF8(text[:oplogLine], "") + "…"
+// oneLine makes words a line that a terminal may show.
+func oneLine(words string) string {
+	line := text.Line(strings.TrimSpace(words))
+	if len(line) > oplogLine {
+		line = strings.ToValidUTF8(line[:oplogLine], "") + "…"
 	}
-	return text + "\n"
+	return line + "\n"
 }
 
 // appendLine writes all of the line or nothing. The directory must be there, and nobody else write meanwhile.

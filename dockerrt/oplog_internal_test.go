@@ -107,7 +107,7 @@ func TestOperationLogLine(t *testing.T) {
 	}
 	for i, line := range strings.SplitAfter(string(text), "\n") {
 		want := []string{
-			`network n not made after \d+ ms: hook \*\*\* said\\n \[31m\*\*\*, 12, \*\*\*  \*\*\*`,
+			`network n not made after \d+ ms: hook \*\*\* said\\n\\x1b\[31m\*\*\*, 12, \*\*\*\\x00 \*\*\*`,
 			`container not made: given up after \d+ ms`, `all up in \d+ ms`, `é{1000}é+…`, ``,
 		}[i]
 		if want != "" {

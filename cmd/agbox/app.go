@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/agbox-dev/agbox/sdk"
+	"github.com/agbox-dev/agbox/text"
 	"github.com/spf13/cobra"
 )
 
@@ -130,7 +131,7 @@ func (a *app) say(format string, args ...any) {
 	if a.raw.Load() {
 		end = "\r\n"
 	}
-	fmt.Fprintf(a.err, "agbox: "+format+end, args...)
+	fmt.Fprint(a.err, "agbox: "+text.Line(fmt.Sprintf(format, args...))+end)
 }
 
 // tell says what went wrong and what to do about it.

@@ -82,8 +82,7 @@ func (a *app) printEvent(event *agboxv1.SandboxEvent) error {
 	line := fmt.Sprintf("%5s  %s  %-25s %-8s  %s", sequence,
 		event.GetOccurredAt().AsTime().Local().Format("2006-01-02 15:04:05.000"), event.GetEventType(),
 		strings.TrimPrefix(event.GetSandboxState().String(), "SANDBOX_STATE_"), eventText(event))
-	_, err := fmt.Fprintln(a.out, strings.TrimRight(line, " "))
-	return err
+	return a.printLine("%s", strings.TrimRight(line, " "))
 }
 
 func eventText(event *agboxv1.SandboxEvent) string {

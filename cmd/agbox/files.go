@@ -131,7 +131,7 @@ func (a *app) watchFiles(ctx context.Context, c *sdk.Client, req *agboxv1.WatchF
 		if a.json {
 			err = a.printJSON(event)
 		} else {
-			_, err = fmt.Fprintln(a.out, fileEventText(event))
+			err = a.printLine("%s", fileEventText(event))
 		}
 		if err != nil {
 			return err

@@ -119,5 +119,8 @@ func (a *app) sandboxLog(ctx context.Context, c *sdk.Client, id string, f logFla
 		bytes := uint64(f.tail)
 		log.TailBytes = &bytes
 	}
+	if log.Source == "" { // the story, in which there are words of others
+		return c.CopySandboxLog(ctx, id, log, &lines{to: a.out}, a.err)
+	}
 	return c.CopySandboxLog(ctx, id, log, a.out, a.err)
 }

@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/agbox-dev/agbox/text"
 )
 
 // printJSON writes a message as one line, with the field names of the contract and zero values.
@@ -29,13 +33,50 @@ func (a *app) printJSON(message proto.Message) error {
 	return err
 }
 
+// What is printed repeats names, commands and errors of sandboxes. All of it but JSON and the output of commands goes through
+// the following, and say, so that it can do nothing to a terminal.
+
 // printTable writes rows with their columns aligned.
 func (a *app) printTable(rows [][]string) error {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = text.Line(cell)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	return w.Flush()
+}
+
+// printLine writes one line.
+func (a *app) printLine(format string, args ...any) error {
+	_, err := fmt.Fprintln(a.out, text.Line(fmt.Sprintf(format, args...)))
+	return err
+}
+
+// lines writes text of many lines, which comes in pieces.
+type lines struct {
+	to   io.Writer
+	rest []byte // the beginning of a character
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	whole := append(l.rest, p...)
+	end := len(whole)
+	for i := 1; i < utf8.UTFMax && i <= len(whole); i++ {
+		if last := whole[len(whole)-i:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				end -= i
+			}
+			break
+		}
+	}
+	l.rest = slices.Clone(whole[end:])
+	if _, err := io.WriteString(l.to, text.Lines(string(whole[:end]))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 func labelText(labels map[string]string) string {

@@ -73,7 +73,7 @@ func (a *app) watchStats(ctx context.Context, c *sdk.Client, req *agboxv1.WatchS
 			continue
 		}
 		for _, s := range stats.GetContainers() {
-			if _, err := fmt.Fprintf(a.out, "%s  %s  cpu %s  memory %s  pids %d\n", stats.GetSandboxId(), cmp.Or(s.GetServiceName(), "(primary)"),
+			if err := a.printLine("%s  %s  cpu %s  memory %s  pids %d", stats.GetSandboxId(), cmp.Or(s.GetServiceName(), "(primary)"),
 				s.GetCpuTime().AsDuration().Round(time.Millisecond), byteText(s.GetMemoryBytes()), s.GetPids()); err != nil {
 				return err
 			}

@@ -59,9 +59,11 @@ func (a *app) ping(ctx context.Context, c *sdk.Client, _ []string) error {
 	if a.json {
 		return a.printJSON(resp)
 	}
-	fmt.Fprintf(a.out, "%s %s answers on %s\n", resp.GetDaemon(), resp.GetVersion(), c.Raw().Socket())
+	if err := a.printLine("%s %s answers on %s", resp.GetDaemon(), resp.GetVersion(), c.Raw().Socket()); err != nil {
+		return err
+	}
 	if problem := resp.GetIsolationProblem(); problem != "" {
-		fmt.Fprintln(a.out, "sandboxes are not kept from this host and from each other:", problem)
+		return a.printLine("sandboxes are not kept from this host and from each other: %s", problem)
 	}
 	return nil
 }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"google.golang.org/grpc/codes"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/sdk/sdktest"
+)
+
+// TestTerminalIsLeftAlone: whatever a sandbox calls its commands and says of their failures does nothing to the terminal of
+// who looks, and the output of commands comes as it is.
+func TestTerminalIsLeftAlone(t *testing.T) {
+	dir, err := os.MkdirTemp("", "agbox") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	socket := filepath.Join(dir, "agbox", "agboxd.sock")
+	d := sdktest.New(filepath.Join(dir, "logs"))
+	if err := d.Serve(socket); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	c, err := raw.Dial(raw.WithSocket(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const evil = "\x1b]0;owned\a\u009b2J\u202e\r"
+	if _, err := c.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: "box-1", CreateSpec: &agboxv1.CreateSpec{
+		Image: "image" + evil, Labels: map[string]string{"k": evil}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: "box-1"}); err != nil {
+		t.Fatal(err)
+	}
+	for id, command := range map[string][]string{"exec-1": {"echo", evil}, "exec-2": {"/no/such" + evil}} {
+		if _, err := c.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: "box-1", ExecId: id, Command: command}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.WaitExec(t.Context(), &agboxv1.WaitExecRequest{ExecId: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Append("box-1", &agboxv1.SandboxEvent{EventType: agboxv1.EventType_SANDBOX_FAILED, Details: &agboxv1.SandboxEvent_SandboxPhase{
+		SandboxPhase: &agboxv1.SandboxPhaseDetails{ErrorCode: "SANDBOX_CREATE_FAILED", ErrorMessage: "it said\n" + evil}}})
+	d.Refuse("GetStats", sdktest.Refusal(codes.Internal, "INTERNAL", "it said\n"+evil))
+	for line, want := range map[string]string{
+		"sandbox list":               `image\x1b]0;owned\x07\u009b2J\u202e\r`,
+		"sandbox get box-1":          `it said\n\x1b]0;owned`,
+		"sandbox execs box-1":        `echo \x1b]0;owned`,
+		"sandbox events box-1":       `it said\n\x1b]0;owned`,
+		"sandbox stats box-1":        "it said\nagbox: \\x1b]0;owned",
+		"sandbox exec box-1 -- true": "",
+		"sandbox resume box-1":       "",
+		"sandbox logs box-1":         "SANDBOX_READY\n",
+	} {
+		var out bytes.Buffer
+		run(strings.Fields(line), stdio{strings.NewReader(""), &out, &out})
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s prints %q, without %q", line, out.String(), want)
+		}
+		if at := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && unicode.In(r, unicode.Cc, unicode.Cf) }); at >= 0 {
+			t.Errorf("%s prints %q", line, out.String())
+		}
+	}
+	var out bytes.Buffer
+	if run([]string{"sandbox", "logs", "exec-1"}, stdio{strings.NewReader(""), &out, &out}); out.String() != evil+"\n" {
+		t.Errorf("the output of a command is %q", out.String())
+	}
+}
+
+// TestLines: characters that come in two pieces are whole again.
+func TestLines(t *testing.T) {
+	const words = "é漢🙂\x1b\n\xff!"
+	for cut := range len(words) {
+		var out strings.Builder
+		l := &lines{to: &out}
+		for _, part := range []string{words[:cut], words[cut:]} {
+			if n, err := l.Write([]byte(part)); n != len(part) || err != nil {
+				t.Error(n, err)
+			}
+		}
+		if got := out.String(); got != "é漢🙂\\x1b\n\\xff!" {
+			t.Errorf("cut at %d they are %q", cut, got)
+		}
+	}
+}
