@@ -149,12 +149,10 @@ func without(group []*write, w *write) []*write {
 // inPlace reports why the file that is open is not the one that the next start finds. One that was removed is put back:
 // the daemon still has all of it.
 func (db *DB) inPlace() error {
-	if db.moved != nil {
-		return db.moved
-	}
 	info, err := os.Stat(db.path)
 	switch {
 	case err == nil && os.SameFile(info, db.file):
+		db.moved = nil
 		return nil
 	case errors.Is(err, os.ErrNotExist):
 		if err = db.putBack(); err == nil {
@@ -165,7 +163,9 @@ func (db *DB) inPlace() error {
 	case err != nil:
 		return fmt.Errorf("%w: %s cannot be looked at: %w", ErrMoved, db.path, err)
 	}
-	db.moved = db.replaced()
-	db.log.Error("audit: the database was replaced while agboxd runs: changes are refused", "error", db.moved)
+	if db.moved == nil {
+		db.moved = db.replaced()
+		db.log.Error("audit: the database was replaced while agboxd runs: changes are refused", "error", db.moved)
+	}
 	return db.moved
 }

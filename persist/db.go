@@ -37,7 +37,7 @@ type DB struct {
 	generation uint64
 	// file is the database's own, which has to be at path.
 	file os.FileInfo
-	// moved is why changes are refused until the next start, nil while they are not.
+	// moved is why changes are refused while another file is there, nil while none is.
 	moved error
 	// full: the last transaction found no room.
 	full bool

@@ -16,7 +16,7 @@ var (
 	ErrMismatch = errors.New("persist: this is not the database that was here")
 	// ErrWitness: the instance file does not hold what it should.
 	ErrWitness = errors.New("persist: the instance file is damaged")
-	// ErrMoved: the database's file is not where it was, and changes are refused until agboxd is started again.
+	// ErrMoved: the database's file is not where it was, and changes are refused until it is.
 	ErrMoved = errors.New("persist: the database's file was taken away")
 
 	// ErrSandboxIDTaken and ErrExecIDTaken: the id was used before, in this or an earlier life.

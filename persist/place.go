@@ -6,8 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 )
 
 // Backup writes the database to a file, as it is at one moment, with everything that was recorded by then, and returns its
@@ -19,6 +21,49 @@ func (db *DB) Backup(to io.Writer) (size int64, err error) {
 		return err
 	})
 	return size, err
+}
+
+// spoolRoom has to be free beyond a copy of the database, in bytes: other things go on meanwhile.
+const spoolRoom = 64 << 20
+
+// Spool returns a copy, as Backup makes it, in a file without a name, which is gone once it is closed. It fails with
+// ErrNoSpace where there is no room for one.
+func (db *DB) Spool() (*os.File, error) {
+	dir := filepath.Dir(db.path)
+	if _, err := os.Stat(dir); err != nil { // somebody took it away, and this may be what is left
+		dir = os.TempDir()
+	}
+	spool, err := os.CreateTemp(dir, ".backup-*")
+	if err != nil {
+		return nil, db.writeError(err)
+	}
+	err = os.Remove(spool.Name())
+	if err == nil {
+		err = db.spool(spool)
+	}
+	if err != nil {
+		return nil, errors.Join(err, spool.Close())
+	}
+	return spool, nil
+}
+
+func (db *DB) spool(to *os.File) error {
+	var disk unix.Statfs_t
+	if err := unix.Fstatfs(int(to.Fd()), &disk); err != nil {
+		return err
+	}
+	var size int64
+	if err := db.view(func(tx *bbolt.Tx) error { size = tx.Size(); return nil }); err != nil {
+		return err
+	}
+	if free := int64(disk.Bavail) * int64(disk.Bsize); free < size+spoolRoom {
+		return fmt.Errorf("%w: a copy takes %d bytes for a moment, and beside %s there are %d: free space and ask again", ErrNoSpace, size, db.path, free)
+	}
+	if _, err := db.Backup(to); err != nil {
+		return err
+	}
+	_, err := to.Seek(0, io.SeekStart)
+	return err
 }
 
 // Check sees to it that the database's file, and its witness, are where they belong: what was removed is put back. It fails

@@ -39,6 +39,7 @@ const (
 	reasonExpired         = "SANDBOX_EVENT_SEQUENCE_EXPIRED"
 	reasonDiskFull        = "DISK_FULL"
 	reasonTooMany         = "SANDBOXES_TOO_MANY"
+	reasonDatabaseMoved   = "DATABASE_MOVED"
 	reasonNoLease         = "LEASE_NONE"
 	reasonShuttingDown    = "DAEMON_SHUTTING_DOWN"
 	reasonOutcomeUnknown  = "OUTCOME_UNKNOWN"
@@ -104,6 +105,7 @@ var kinds = []errorKind{
 	{persist.ErrNoSpace, codes.ResourceExhausted, reasonDiskFull, ""},
 	{errNoRoom, codes.ResourceExhausted, reasonDiskFull, ""},
 	{actors.ErrTooMany, codes.ResourceExhausted, reasonTooMany, ""},
+	{persist.ErrMoved, codes.FailedPrecondition, reasonDatabaseMoved, ""},
 	{persist.ErrNoSandbox, codes.NotFound, reasonSandboxNotFound,
 		"there is no sandbox %s: it was never created, or its history was removed"},
 	{persist.ErrNoExec, codes.NotFound, reasonExecNotFound,

@@ -29,6 +29,7 @@ const (
 // fleet is a daemon whose sandboxes cost nothing, on a real socket and a real database.
 type fleet struct {
 	*raw.Client
+	dir string // of the database
 	t    testing.TB
 	fake *actorstest.Runtime
 	db   *persist.DB
@@ -97,7 +98,7 @@ func startServer(t testing.TB, config actors.Config, serving server.Config, fake
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{Client: client, t: t, fake: fake, db: db, looked: looked, expired: expired}
+	f := &fleet{Client: client, dir: dir, t: t, fake: fake, db: db, looked: looked, expired: expired}
 	f.stop = sync.OnceFunc(func() {
 		service.Shutdown()
 		err := <-served

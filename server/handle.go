@@ -31,6 +31,7 @@ func handle(v actors.View) *agboxv1.SandboxHandle {
 		ErrorMessage:      v.State.ErrorMessage,
 		StateChangedAt:    timestamppb.New(v.State.ChangedAt),
 		Ports:             v.State.Ports,
+		Recovered:         v.State.Recovered,
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -118,29 +116,6 @@ func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, 
 	s.health.SetServingStatus(agboxv1.SandboxService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)
 	reflection.Register(s.grpc)
 	return s
-}
-
-// Listen makes the socket, mode 0600 in a directory of mode 0700, in place of a stale one. The caller holds the
-// host lock, so nobody else listens there. Only processes of this user, and root's, get to connect.
-func Listen(path string) (net.Listener, error) {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("server: cannot make the socket's directory: %w", err)
-	}
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("server: cannot close the socket's directory to others: %w", err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("server: cannot remove the stale socket: %w", err)
-	}
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("server: cannot listen on %s: %w", path, err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("server: cannot close the socket to others: %w", err), listener.Close())
-	}
-	return &ownerListener{Listener: listener, uid: os.Getuid()}, nil
 }
 
 // Serve answers until Shutdown, which may come first; then it returns nil.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -51,6 +53,14 @@ func (s *Server) Info(ctx context.Context, _ *agboxv1.InfoRequest) (*agboxv1.Inf
 		response.Sandboxes[stateName(state)] = n
 	}
 	response.RunningExecs = execs
+	orphans, err := s.system.Orphans()
+	if err != nil {
+		return nil, s.fail(err)
+	}
+	for _, orphan := range orphans {
+		response.Orphans = append(response.Orphans, &agboxv1.Orphan{
+			SandboxId: orphan.SandboxID, FoundAt: timestamppb.New(orphan.FoundAt), RemovedAt: timestamppb.New(orphan.RemovedAt)})
+	}
 	return response, nil
 }
 

@@ -60,7 +60,7 @@ func TestBadConfigIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := configure(t, private(t), test.text)
 			var stderr bytes.Buffer
-			if code := run(t.Context(), nil, &stderr, &stderr); code != 1 {
+			if code := run(t.Context(), nil, nil, &stderr, &stderr); code != 1 {
 				t.Errorf("exit code is %d", code)
 			}
 			if text := stderr.String(); !strings.Contains(text, path) || !strings.Contains(text, test.want) {
@@ -87,10 +87,10 @@ func TestConfig(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--version"}, &stdout, &stderr); code != 0 || stdout.String() != "agboxd "+version+"\n" {
+	if code := run(t.Context(), []string{"--version"}, nil, &stdout, &stderr); code != 0 || stdout.String() != "agboxd "+version+"\n" {
 		t.Errorf("--version: %d, %q", code, stdout.String())
 	}
-	if code := run(t.Context(), []string{"--socket=/tmp/x"}, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), "takes no arguments") {
+	if code := run(t.Context(), []string{"--socket=/tmp/x"}, nil, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), `takes no argument "--socket=/tmp/x"`) {
 		t.Errorf("an argument: %d, %q", code, stderr.String())
 	}
 }
@@ -100,30 +100,13 @@ func TestDockerCannotBeReached(t *testing.T) {
 	withInit(t)
 	configure(t, dir, fmt.Sprintf("[docker]\nhost = 'unix://%s/no.sock'\n", dir))
 	var stderr bytes.Buffer
-	if code := run(t.Context(), nil, &stderr, &stderr); code != 1 {
+	if code := run(t.Context(), nil, nil, &stderr, &stderr); code != 1 {
 		t.Errorf("exit code is %d", code)
 	}
 	for _, want := range []string{dir + "/no.sock", "cannot be reached", "systemctl start docker", "DOCKER_HOST"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("stderr is %q, want %q", stderr.String(), want)
 		}
-	}
-}
-
-func TestInstanceIsKept(t *testing.T) {
-	p := paths{data: t.TempDir()}
-	first, err := p.instance()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := p.instance(); again != first || err != nil {
-		t.Errorf("the instance is %q, then %q, %v", first, again, err)
-	}
-	if err := os.WriteFile(filepath.Join(p.data, "instance"), []byte("garbage"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if id, err := p.instance(); err == nil {
-		t.Errorf("a damaged instance file gives %q", id)
 	}
 }
 
@@ -164,7 +147,7 @@ func TestServe(t *testing.T) {
 	ctx, signal := context.WithCancel(t.Context())
 	defer signal()
 	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, nil, &stderr, &stderr) }()
+	go func() { ended <- run(ctx, nil, nil, &stderr, &stderr) }()
 
 	client, err := raw.Dial()
 	if err != nil {
@@ -185,7 +168,7 @@ func TestServe(t *testing.T) {
 	}
 
 	var second bytes.Buffer
-	if code := run(t.Context(), nil, &second, &second); code != 1 {
+	if code := run(t.Context(), nil, nil, &second, &second); code != 1 {
 		t.Errorf("a second daemon exits with %d", code)
 	}
 	for _, want := range []string{"another agboxd is running with pid " + fmt.Sprint(os.Getpid()), "agboxd.lock"} {

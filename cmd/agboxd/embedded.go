@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/agbox-dev/agbox/persist"
 )
 
 // embedded holds agbox-init once `make build` has put it there.
@@ -30,7 +33,8 @@ func placeInit(dataDir string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
-	if err := placeFile(path, binary, 0o755); err != nil {
+	err = persist.PlaceFile(path, 0o755, func(to io.Writer) error { _, err := to.Write(binary); return err })
+	if err != nil {
 		return "", fmt.Errorf("cannot place agbox-init: %w", err)
 	}
 	return path, nil

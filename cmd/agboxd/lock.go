@@ -37,6 +37,24 @@ func lockHost(path string) (*hostLock, error) {
 	return &hostLock{file}, nil
 }
 
+// check takes the lock anew where somebody has removed its file, and reports whether that was so.
+func (l *hostLock) check() (made bool, err error) {
+	ours, err := l.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	if there, err := os.Lstat(l.file.Name()); err == nil && os.SameFile(there, ours) {
+		return false, nil
+	}
+	next, err := lockHost(l.file.Name())
+	if err != nil {
+		return false, err
+	}
+	err = l.file.Close()
+	l.file = next.file
+	return true, err
+}
+
 func writeAt(file *os.File, text string) error {
 	_, err := file.WriteAt([]byte(text), 0)
 	return err

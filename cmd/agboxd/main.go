@@ -1,5 +1,5 @@
 // Command agboxd gives AI agents, test runs and untrusted scripts sandboxes of their own on Docker. It serves
-// agbox.v1 on a Unix socket; nothing is set by flags, see docs/config.md.
+// agbox.v1 on a Unix socket; settings are in a file, see docs/config.md.
 package main
 
 import (
@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -23,21 +25,70 @@ func main() {
 	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+const usage = `agboxd runs the daemon. Settings are in config.toml, see docs/config.md.
+
+  agboxd               run until SIGTERM or SIGINT
+  agboxd --adopt       first take sandboxes in that Docker has and the database does not know
+  agboxd --forget[=N]  first remove those N sandboxes and their logs; without N it asks
+  agboxd backup FILE   write the database of the agboxd that runs to FILE, see docs/backup.md
+  agboxd --version
+`
+
+// arguments is what somebody has asked for beside running.
+type arguments struct {
+	adopt, forget bool
+	// count is how many sandboxes forget removes, negative when that has to be asked.
+	count int
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 1 && args[0] != "backup" {
+		return misused(stderr, args[1])
+	}
+	var start arguments
+	var err error
 	switch {
-	case len(args) == 1 && (args[0] == "--version" || args[0] == "version"):
+	case len(args) == 0:
+	case args[0] == "--version" || args[0] == "version":
 		fmt.Fprintln(stdout, "agboxd", version)
 		return 0
-	case len(args) > 0:
-		fmt.Fprintln(stderr, "agboxd: takes no arguments but --version; settings are in config.toml, see docs/config.md")
+	case args[0] == "--help" || args[0] == "-h" || args[0] == "help":
+		fmt.Fprint(stdout, usage)
+		return 0
+	case args[0] == "backup" && len(args) == 2:
+		if err := backup(ctx, args[1]); err != nil {
+			fmt.Fprintln(stderr, "agboxd:", err)
+			return 1
+		}
+		fmt.Fprintf(stdout, "%s holds the database; docs/backup.md says how to restore it\n", args[1])
+		return 0
+	case args[0] == "backup":
+		fmt.Fprintln(stderr, "agboxd: backup takes one argument, the file to write")
 		return 2
+	case args[0] == "--adopt":
+		start.adopt = true
+	case args[0] == "--forget":
+		start.forget, start.count = true, -1
+	case strings.HasPrefix(args[0], "--forget="):
+		start.forget = true
+		if start.count, err = strconv.Atoi(strings.TrimPrefix(args[0], "--forget=")); err != nil || start.count < 0 {
+			fmt.Fprintln(stderr, "agboxd: --forget takes the number of sandboxes to remove, such as --forget=3")
+			return 2
+		}
+	default:
+		return misused(stderr, args[0])
 	}
-	if err := serve(ctx, stderr); err != nil {
+	if err := serve(ctx, start, stdin, stderr); err != nil {
 		fmt.Fprintln(stderr, "agboxd:", err)
 		return 1
 	}
 	return 0
+}
+
+func misused(stderr io.Writer, argument string) int {
+	fmt.Fprintf(stderr, "agboxd: takes no argument %q; settings are in config.toml, see docs/config.md\n%s", argument, usage)
+	return 2
 }

@@ -19,7 +19,7 @@ import (
 
 // serve runs the daemon until ctx ends. Whatever was opened is closed in the reverse order: requests first, the
 // database last.
-func serve(ctx context.Context, stderr io.Writer) (err error) {
+func serve(ctx context.Context, start arguments, stdin io.Reader, stderr io.Writer) (err error) {
 	paths, err := findPaths()
 	if err != nil {
 		return err
@@ -39,19 +39,39 @@ func serve(ctx context.Context, stderr io.Writer) (err error) {
 	if err := os.MkdirAll(paths.data, 0o700); err != nil {
 		return fmt.Errorf("cannot make the data directory: %w: make that place writable, or set XDG_DATA_HOME to another", err)
 	}
-	db, err := persist.Open(paths.database)
+	witness, err := persist.ReadWitness(paths.witness)
+	if err != nil {
+		return err
+	}
+	open := func() (*dockerrt.Docker, error) { return openRuntime(ctx, paths, config, witness.Instance, log) }
+	seen := []persist.Option{persist.WithWitness(witness), persist.WithLog(log)}
+	db, err := persist.Open(paths.database, seen...)
+	if mismatch, lost := errors.AsType[*persist.Mismatch](err); lost {
+		if err := start.settle(ctx, mismatch, open, stdin, stderr); err != nil {
+			return err
+		}
+		db, err = persist.Open(paths.database, append(seen, persist.AcceptMismatch())...)
+	}
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	runtime, err := openRuntime(ctx, paths, config, log)
+	runtime, err := open()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, runtime.Close()) }()
 
-	system, err := actors.Start(config.actors(), db, runtime, log)
+	settings := config.actors()
+	settings.Adopt = start.adopt
+	if start.forget {
+		if err := start.confirm(ctx, runtime, knownTo(db), stdin, stderr); err != nil {
+			return err
+		}
+		settings.Forget = &start.count
+	}
+	system, err := actors.Start(settings, db, runtime, log)
 	if err != nil {
 		return err
 	}
@@ -70,6 +90,9 @@ func serve(ctx context.Context, stderr io.Writer) (err error) {
 	service := server.New(server.Config{Version: version, Host: host, SnapshotTTL: config.Runtime.SnapshotTTL.Duration,
 		DiskHeadroom: uint64(config.Limits.DiskHeadroom)}, system, db, runtime, log)
 	stopped := context.AfterFunc(ctx, service.Shutdown)
+	guarding, unguard := context.WithCancel(ctx)
+	guarded := (&guard{paths, db, listener, lock, log}).watch(guarding)
+	defer func() { unguard(); guarded() }()
 	defer service.Shutdown()
 	defer stopped()
 	log.Info("agboxd is ready", "version", version, "socket", paths.socket, "data", paths.data)
@@ -80,11 +103,7 @@ func serve(ctx context.Context, stderr io.Writer) (err error) {
 	return nil
 }
 
-func openRuntime(ctx context.Context, paths paths, config config, log *slog.Logger) (*dockerrt.Docker, error) {
-	instance, err := paths.instance()
-	if err != nil {
-		return nil, fmt.Errorf("cannot identify the data directory: %w", err)
-	}
+func openRuntime(ctx context.Context, paths paths, config config, instance string, log *slog.Logger) (*dockerrt.Docker, error) {
 	init, err := placeInit(paths.data)
 	if err != nil {
 		return nil, err

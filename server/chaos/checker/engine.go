@@ -166,7 +166,8 @@ func (c *Checker) instance() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	id, _, _ := strings.Cut(string(text), "\n")
+	return id, nil
 }
 
 // Sweep removes what the daemon has on the engine, so that a broken promise is not the next run's trouble. The
