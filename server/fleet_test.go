@@ -29,7 +29,7 @@ const (
 // fleet is a daemon whose sandboxes cost nothing, on a real socket and a real database.
 type fleet struct {
 	*raw.Client
-	dir string // of the database
+	dir  string // of the database
 	t    testing.TB
 	fake *actorstest.Runtime
 	db   *persist.DB
