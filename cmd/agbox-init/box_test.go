@@ -63,7 +63,7 @@ func newBox(t testing.TB) *box {
 	}
 	b.install(initBinary, ".agbox/init")
 	b.install("/bin/busybox", "bin/busybox")
-	for _, name := range []string{"sh", "sleep", "true", "false", "cat", "setsid", "id", "pwd", "kill", "ls", "grep", "head", "mkdir", "touch", "dd", "env", "yes", "stty", "tty"} {
+	for _, name := range []string{"sh", "sleep", "true", "false", "cat", "setsid", "id", "pwd", "kill", "ls", "grep", "head", "mkdir", "touch", "rm", "dd", "env", "yes", "stty", "tty"} {
 		b.check(os.Symlink("busybox", filepath.Join(b.Root, "bin", name)))
 	}
 	for name, fd := range map[string]string{"stdin": "0", "stdout": "1", "stderr": "2"} {

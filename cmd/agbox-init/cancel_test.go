@@ -116,6 +116,64 @@ func TestTimeoutKillsDeaf(t *testing.T) {
 	}
 }
 
+// What a command does to its own limits takes no mark off.
+func TestCancelMarkStays(t *testing.T) {
+	for name, script := range map[string]string{
+		"leader":     "ulimit -S -x unlimited; echo ready; exec sleep 600",
+		"hard limit": "ulimit -H -x 77; ulimit -S -x 77; echo ready; exec sleep 600",
+		"orphan":     "(ulimit -S -x unlimited; setsid sh -c '(setsid sleep 300 </dev/null >/dev/null 2>&1 &)' &); echo ready; sleep 600",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t).start()
+			cancelled(b.begin(script), time.Minute, 15)
+		})
+	}
+}
+
+// Where nothing keeps a command from taking its mark off, it is known by its family, and at the end by being nobody else's.
+func TestCancelMarkTakenOff(t *testing.T) {
+	const orphan = "(ulimit -S -x unlimited; setsid sh -c '(setsid sleep 300 </dev/null >/dev/null 2>&1 &)' &)"
+	b := newBox(t)
+	b.Unsealed = true
+	b.start()
+	left := b.spec(sh(orphan)) // of a command that has ended
+	b.expect(b.wait(left), 0, "")
+	cancel := func(bg *background, left int) {
+		t.Helper()
+		b.check(b.link.Cancel(context.Background(), bg.ID, time.Minute))
+		if r := bg.wait(); r.Signal != 15 {
+			t.Fatalf("%+v", r)
+		}
+		if got := b.processes(); len(got) != left {
+			t.Fatalf("%q, want %d", got, left)
+		}
+	}
+	b.expect(b.run("sleep", "0.02"), 0, "") // for longer than a tick of the clock that processes start by
+	other := b.begin("ulimit -S -x unlimited; echo ready; (sleep 200); :")
+	one := b.begin("ulimit -S -x unlimited; echo ready; (setsid sleep 100) & exec sleep 200")
+	cancel(one, 3)
+	last := b.begin(orphan + "; ulimit -S -x unlimited; echo ready; exec sleep 200")
+	cancel(other, 3)
+	cancel(last, 1)
+}
+
+// A bomb is frozen before it is killed.
+func TestCancelForkBomb(t *testing.T) {
+	b := newBox(t)
+	b.pids(300)
+	b.start()
+	bg := b.begin("trap '' TERM; bomb() { bomb & bomb & wait; }; echo ready; bomb 2>/dev/null; while :; do bomb 2>/dev/null; done")
+	other := b.begin("echo ready; exec sleep 300")
+	b.check(b.link.Cancel(context.Background(), bg.ID, 50*time.Millisecond))
+	if r := bg.wait(); !r.Cancelled {
+		t.Fatalf("%+v", r)
+	}
+	if left := b.processes(); len(left) != 1 {
+		t.Fatalf("%q", left)
+	}
+	cancelled(other, time.Minute, 15)
+}
+
 // Without the right to mark processes, cancel goes by session and parents.
 func TestCancelWithoutTags(t *testing.T) {
 	b := newBox(t)

@@ -72,26 +72,6 @@ func getenv(env []string, key string) (string, bool) {
 	return "", false
 }
 
-// directory resolves and checks a command's working directory.
-func directory(cwd, workdir string) (string, *failure) {
-	dir := join(workdir, cwd)
-	var st syscall.Stat_t
-	err := syscall.Stat(dir, &st)
-	switch {
-	case err == syscall.ENOENT:
-		return "", cwdFailure(dir, "does not exist")
-	case err != nil:
-		return "", cwdFailure(dir, err.Error())
-	case st.Mode&syscall.S_IFMT != syscall.S_IFDIR:
-		return "", cwdFailure(dir, "is not a directory")
-	}
-	return dir, nil
-}
-
-func cwdFailure(dir, why string) *failure {
-	return &failure{initproto.CodeCwdInvalid, "cwd: " + strconv.Quote(dir) + " " + why}
-}
-
 func join(dir, path string) string {
 	switch {
 	case path == "":
@@ -102,143 +82,98 @@ func join(dir, path string) string {
 	return strings.TrimRight(dir, "/") + "/" + path
 }
 
-// find resolves argv[0] as a shell does: a name with a slash is a path from dir, any other is
+// candidates are where argv[0] may lie, as a shell has it: a name with a slash is a path from the working directory, any other is
 // looked for in the PATH of env.
-func find(argv, env []string, dir string) (string, *failure) {
+func candidates(argv, env []string) ([]string, *failure) {
 	if len(argv) == 0 || argv[0] == "" {
-		return "", &failure{initproto.CodeCommandNotFound, "exec: the command is empty"}
+		return nil, &failure{initproto.CodeCommandNotFound, "exec: the command is empty"}
 	}
 	for _, arg := range argv {
 		if strings.IndexByte(arg, 0) >= 0 {
-			return "", &failure{initproto.CodeStartFailed, "exec: argument " + strconv.Quote(arg) + " holds a NUL byte"}
+			return nil, &failure{initproto.CodeStartFailed, "exec: argument " + strconv.Quote(arg) + " holds a NUL byte"}
 		}
 	}
-	name := strconv.Quote(argv[0])
 	if strings.IndexByte(argv[0], '/') >= 0 {
-		switch err := executable(join(dir, argv[0])); err {
-		case nil:
-			return argv[0], nil
-		case syscall.ENOENT, syscall.ENOTDIR:
-			return "", &failure{initproto.CodeCommandNotFound, "exec: " + name + " does not exist (cwd " + dir + ")"}
-		default:
-			return "", notExecutable(name, err)
+		return argv[:1], nil
+	}
+	var all []string
+	for _, dir := range strings.Split(searchPath(env), ":") {
+		if dir == "" {
+			dir = "."
 		}
+		all = append(all, join(dir, argv[0]))
 	}
-	path, ok := getenv(env, "PATH")
-	if !ok {
-		path = defaultPath
-	}
-	var refused *failure
-	for _, d := range strings.Split(path, ":") {
-		if d == "" {
-			d = "."
-		}
-		candidate := join(d, argv[0])
-		switch err := executable(join(dir, candidate)); err {
-		case nil:
-			return candidate, nil
-		case syscall.EACCES, syscall.EISDIR:
-			if refused == nil {
-				refused = notExecutable(strconv.Quote(candidate), err)
-			}
-		}
-	}
-	if refused != nil {
-		return "", refused
-	}
-	return "", &failure{initproto.CodeCommandNotFound, "exec: " + name + " is not in PATH (" + path + ")"}
+	return all, nil
 }
 
-func executable(path string) error {
-	var st syscall.Stat_t
-	switch err := syscall.Stat(path, &st); {
-	case err != nil:
-		return err
-	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
-		return syscall.EISDIR
-	case st.Mode&0o111 == 0:
-		return syscall.EACCES
+func searchPath(env []string) string {
+	if path, ok := getenv(env, "PATH"); ok {
+		return path
 	}
-	return nil
+	return defaultPath
 }
 
-func notExecutable(name string, err error) *failure {
-	why := err.Error()
-	switch err {
-	case syscall.EISDIR:
-		why = "it is a directory"
-	case syscall.EACCES:
-		why = "no permission to execute it (is it chmod +x?)"
+// startFailure explains a report.
+func (l *launch) startFailure(r report) *failure {
+	errno := syscall.Errno(r.errno)
+	switch r.step {
+	case stepUser:
+		return &failure{initproto.CodeStartFailed, "exec: " + strconv.Quote(l.argv[0]) + " may not be started as user " + l.label() + ": " + errno.Error()}
+	case stepDirectory:
+		why := errno.Error()
+		switch errno {
+		case syscall.ENOENT:
+			why = "does not exist"
+		case syscall.ENOTDIR:
+			why = "is not a directory"
+		case syscall.EACCES:
+			why = "may not be entered by user " + l.label()
+		}
+		return &failure{initproto.CodeCwdInvalid, "cwd: " + strconv.Quote(l.dir) + " " + why}
+	case stepProgram:
+		path := ""
+		if r.path >= 0 && int(r.path) < len(l.paths) {
+			path = l.paths[r.path]
+		}
+		return programFailure(errno, path, l.argv[0], l.dir, searchPath(l.env))
 	}
-	return &failure{initproto.CodeCommandNotExecutable, "exec: " + name + " cannot be executed: " + why}
+	return &failure{initproto.CodeStartFailed, "exec: " + strconv.Quote(l.argv[0]) + " could not be started: " + errno.Error()}
 }
 
-// startFailure explains why fork or exec failed, when all that can be checked before was right.
-func startFailure(err error, path, dir string, a account) *failure {
+// programFailure explains what came of the search for a program: path is where it ended, "" when nothing was there.
+func programFailure(errno syscall.Errno, path, argv0, dir, search string) *failure {
 	name := strconv.Quote(path)
-	switch err {
+	notExecutable := func(why string) *failure {
+		return &failure{initproto.CodeCommandNotExecutable, "exec: " + name + why}
+	}
+	switch {
+	case path == "" && strings.IndexByte(argv0, '/') >= 0:
+		return &failure{initproto.CodeCommandNotFound, "exec: " + strconv.Quote(argv0) + " does not exist (cwd " + dir + ")"}
+	case path == "":
+		return &failure{initproto.CodeCommandNotFound, "exec: " + strconv.Quote(argv0) + " is not in PATH (" + search + ")"}
+	}
+	switch errno {
+	case syscall.EISDIR:
+		return notExecutable(" cannot be executed: it is a directory")
 	case syscall.EACCES:
-		if !searchable(dir, a) {
-			return cwdFailure(dir, "may not be entered by user "+a.label())
-		}
-		return notExecutable(name, err)
+		return notExecutable(" cannot be executed: no permission to execute it (is it chmod +x?)")
 	case syscall.ENOENT, syscall.ENOTDIR:
-		return &failure{initproto.CodeCommandNotExecutable,
-			"exec: " + name + " exists, but the interpreter of its #! line, or its loader, does not"}
+		return notExecutable(" exists, but the interpreter of its #! line, or its loader, does not")
 	case syscall.ENOEXEC:
-		return &failure{initproto.CodeCommandNotExecutable,
-			"exec: " + name + " is neither a program for this machine nor a script with a #! line"}
+		return notExecutable(" is neither a program for this machine nor a script with a #! line")
 	case syscall.E2BIG:
 		return &failure{initproto.CodeStartFailed, "exec: " + name + ": arguments and environment are too long"}
-	case syscall.EPERM:
-		return &failure{initproto.CodeStartFailed, "exec: " + name + " may not be started as user " + a.label() + ": " + err.Error()}
-	case syscall.EAGAIN:
+	}
+	return &failure{initproto.CodeStartFailed, "exec: " + name + " could not be started: " + errno.Error()}
+}
+
+// forkFailure explains why there is no process for the command.
+func forkFailure(err error, argv0 string) *failure {
+	name := strconv.Quote(argv0)
+	if err == syscall.EAGAIN {
 		return &failure{initproto.CodeStartFailed, "exec: " + name + ": no further process can be started (pids limit of the sandbox?)"}
 	}
 	return &failure{initproto.CodeStartFailed, "exec: " + name + " could not be started: " + err.Error()}
-}
-
-// searchable tells whether the account may enter dir, by the mode bits of it and all above it.
-func searchable(dir string, a account) bool {
-	for i := 1; i <= len(dir); i++ {
-		if i < len(dir) && dir[i] != '/' {
-			continue
-		}
-		var st syscall.Stat_t
-		if syscall.Stat(dir[:i], &st) != nil {
-			return false
-		}
-		shift := 0
-		if st.Uid == a.uid {
-			shift = 6
-		} else if st.Gid == a.gid || slices.Contains(a.groups, st.Gid) {
-			shift = 3
-		}
-		if st.Mode>>shift&1 == 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// launch is all that it takes to start a command.
-type launch struct {
-	account
-	path, dir string
-	argv, env []string
-}
-
-// spawn forks and executes the command in a session, and so a process group, of its own, that
-// descriptor 0 is the terminal of if there is one.
-func (l launch) spawn(files [3]int, switchUser, terminal bool) (int, error) {
-	sys := &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
-	if switchUser {
-		sys.Credential = &syscall.Credential{Uid: l.uid, Gid: l.gid, Groups: l.groups}
-	}
-	return syscall.ForkExec(l.path, l.argv, &syscall.ProcAttr{
-		Dir: l.dir, Env: l.env, Sys: sys,
-		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
-	})
 }
 
 // null returns a standard input that is at its end.

@@ -9,9 +9,9 @@ import (
 
 // execution is one command, from the Exec that asked for it until its result is acknowledged:
 //
-//	running -> exited -> draining -> ended
+//	starting -> running -> exited -> draining -> ended
 //
-// running: the leader lives. exited: it was reaped; if the command was cancelled, some of its
+// starting: see there. running: the leader lives. exited: it was reaped; if the command was cancelled, some of its
 // processes may live on. draining: the pump writes out what is in the pipes. ended: the record is
 // written, frame is set, and everything else has been let go.
 //
@@ -21,9 +21,11 @@ type execution struct {
 	id       string
 	primary  bool // started by Boot
 	pid      int
+	starting *starting // nil once the program runs
 	tag      uint64
-	members  map[int]uint64   // without a tag: pid to start time
+	members  map[int]uint64   // its family, where that is looked at: pid to start time
 	sessions map[int]struct{} // and the sessions that they were seen in
+	born     uint64           // the leader's start time, 0 while it was not looked at
 
 	streams  [2]*stream
 	record   int // descriptor
@@ -63,6 +65,22 @@ func (e *execution) deadline() time.Time {
 	switch {
 	case e.draining:
 		return time.Time{}
+	case e.starting != nil:
+		return earlier(e.starting.by, e.commandDeadline())
+	}
+	return e.commandDeadline()
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// commandDeadline is when the command is ended.
+func (e *execution) commandDeadline() time.Time {
+	switch {
 	case e.cancelled:
 		return e.killAt
 	case e.exited:
@@ -72,8 +90,8 @@ func (e *execution) deadline() time.Time {
 }
 
 // cancel sends TERM to the whole tree; KILL follows after grace. A second call can only shorten that.
-func (e *execution) cancel(grace time.Duration, now time.Time) {
-	killAt := now.Add(grace)
+func (e *execution) cancel(grace time.Duration, s *sandbox) {
+	killAt := s.clock.now().Add(grace)
 	switch {
 	case e.exited && !e.cancelled || e.draining || e.killed:
 		return
@@ -84,8 +102,7 @@ func (e *execution) cancel(grace time.Duration, now time.Time) {
 		return
 	}
 	e.cancelled, e.killAt = true, killAt
-	all, readable := processes()
-	e.terminate(e.tree(all, readable))
+	e.terminate(s.tree(e, processes()))
 }
 
 // exitCode counts as a shell does.

@@ -61,12 +61,37 @@ func handOver(args []string) {
 		<-end
 		os.Exit(0)
 	}
-	dir, _ := syscall.Getwd()
-	path, problem := find(args, os.Environ(), dir)
-	if problem == nil {
-		err := syscall.Exec(path, args, os.Environ())
-		problem = startFailure(err, path, dir, account{uid: uint32(os.Geteuid())})
-	}
+	problem := become(args, os.Environ())
 	warn(problem.message)
 	os.Exit(problem.exitCode())
+}
+
+// become makes this process the command, as launch has a child become one; it returns when that is not possible.
+func become(argv, env []string) *failure {
+	paths, problem := candidates(argv, env)
+	if problem != nil {
+		return problem
+	}
+	dir, _ := syscall.Getwd()
+	last, refused := syscall.ENOENT, ""
+	for _, path := range paths {
+		errno, _ := syscall.Exec(path, argv, env).(syscall.Errno)
+		switch errno {
+		case syscall.ENOENT, syscall.ENOTDIR:
+			if syscall.Access(path, 0) == nil {
+				return programFailure(errno, path, argv[0], dir, "")
+			}
+		case syscall.EACCES:
+			if refused == "" {
+				last, refused = errno, path
+			}
+		default:
+			return programFailure(errno, path, argv[0], dir, "")
+		}
+	}
+	if fd, err := syscall.Open(refused, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0); err == nil {
+		syscall.Close(fd)
+		last = syscall.EISDIR
+	}
+	return programFailure(last, refused, argv[0], dir, searchPath(env))
 }

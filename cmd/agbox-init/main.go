@@ -3,7 +3,8 @@
 // how they ended; it reaps what nobody else waits for and ends the sandbox when it is told to.
 //
 //	agbox-init [--socket=/.agbox/run/s] [--user=U[:G]] [--image-user=U[:G]] [--workdir=/workspace]
-//	           [--own-workspace] [--tmpfs=PATH]... [--stop-grace=2s] [--entrypoint-words=N] [-- ENTRYPOINT... COMMAND...]
+//	           [--own-workspace] [--tmpfs=PATH]... [--stop-grace=2s] [--start-limit=10s] [--entrypoint-words=N]
+//	           [-- ENTRYPOINT... COMMAND...]
 //	agbox-init handover [-- COMMAND...]
 //	agbox-init file ACTION PATH...
 //	agbox-init relay --socket=PATH --logs=DIRECTORY --state=DIRECTORY
@@ -19,7 +20,8 @@
 // # Goroutines
 //
 // One goroutine, sandbox.run, owns every decision and all state: it forks, reaps, signals and keeps
-// the time, and it never blocks. Around it: the dialer, which reads from the daemon, one writer per
+// the time, and it never blocks: whatever lies in the sandbox is opened, read or executed by the lookup, which reads accounts, and by the
+// children that become commands. Around it, too: the dialer, which reads from the daemon, one writer per
 // connection, the pump, which moves output, and the accepter of handovers. A panic in any of them
 // prints its trace and ends the process, and the container with it: there is no half-alive PID 1.
 //
@@ -51,6 +53,7 @@ type options struct {
 	stopGrace  time.Duration
 	maxOutput  uint64 // of the primary's own command, 0: no limit
 	headroom   uint64 // what output leaves of the disk, in bytes
+	startLimit time.Duration
 	entrypoint []string
 	command    []string
 }
@@ -89,7 +92,7 @@ func main() {
 }
 
 func parseOptions(args []string) (o options, problem string) {
-	o = options{socket: "/.agbox/run/s", workdir: workspace, stopGrace: 2 * time.Second}
+	o = options{socket: "/.agbox/run/s", workdir: workspace, stopGrace: 2 * time.Second, startLimit: startLimit}
 	var words []string
 	entrypointWords := -1 // all
 	for i, arg := range args {
@@ -111,12 +114,16 @@ func parseOptions(args []string) (o options, problem string) {
 			o.own = true
 		case "--tmpfs":
 			o.tmpfs = append(o.tmpfs, value)
-		case "--stop-grace":
+		case "--stop-grace", "--start-limit":
 			d, err := time.ParseDuration(value)
 			if err != nil || d < 0 {
 				return o, arg + ": not a duration, such as 2s"
 			}
-			o.stopGrace = d
+			if name == "--stop-grace" {
+				o.stopGrace = d
+			} else {
+				o.startLimit = d
+			}
 		case "--max-output", "--disk-headroom":
 			n, err := strconv.ParseUint(value, 10, 64)
 			if err != nil {

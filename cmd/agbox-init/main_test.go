@@ -51,16 +51,18 @@ const stageVariable = "AGBOX_INIT_TEST_STAGE"
 
 // stageConfig is what a container engine would do between clone and exec of PID 1.
 type stageConfig struct {
-	Root     string
-	ReadOnly bool
-	NoCaps   bool
-	UID      int
-	Locks    uint64 // hard limit RLIMIT_LOCKS, 0: as it is
-	Fsize    uint64
-	Cgroup   string // to be in, on the host; "": as it is
-	CgroupAt string // where the box sees it, without the leading slash
-	Args     []string
-	Env      []string
+	Root      string
+	ReadOnly  bool
+	NoCaps    bool
+	Unsealed  bool // may gain privileges, and has not the capability to filter its calls all the same
+	UID       int
+	Locks     uint64 // hard limit RLIMIT_LOCKS, 0: as it is
+	Terminals int    // at most, 0: as many as the kernel has
+	Fsize     uint64
+	Cgroups   []string // to be in, on the host
+	CgroupAt  string   // where the box sees the first, without the leading slash
+	Args      []string
+	Env       []string
 }
 
 // stage runs as PID 1 of the new namespaces and becomes agbox-init; it returns only errors.
@@ -84,15 +86,20 @@ func stage(config string) error {
 		mounts = append(mounts, mounts[1])
 		mounts[6].flags = syscall.MS_BIND | syscall.MS_REMOUNT | syscall.MS_RDONLY
 	}
-	if c.Cgroup != "" {
-		if err := os.WriteFile(c.Cgroup+"/cgroup.procs", []byte("0"), 0); err != nil {
+	for _, dir := range c.Cgroups {
+		if err := os.WriteFile(dir+"/cgroup.procs", []byte("0"), 0); err != nil {
 			return err
 		}
+	}
+	if c.CgroupAt != "" {
 		mounts = append(mounts, mounts[1])
-		mounts[len(mounts)-1].source, mounts[len(mounts)-1].target = c.Cgroup, c.Root+"/"+c.CgroupAt
+		mounts[len(mounts)-1].source, mounts[len(mounts)-1].target = c.Cgroups[0], c.Root+"/"+c.CgroupAt
 	}
 	data := map[string]string{"devpts": "newinstance,ptmxmode=0666,mode=0620,gid=5"} // as a container has it
 	for _, m := range mounts {
+		if m.fs == "devpts" && c.Terminals > 0 {
+			data[m.fs] += fmt.Sprintf(",max=%d", c.Terminals)
+		}
 		if err := syscall.Mount(m.source, m.target, m.fs, m.flags, data[m.fs]); err != nil {
 			return fmt.Errorf("mount %s: %w", m.target, err)
 		}
@@ -112,6 +119,13 @@ func stage(config string) error {
 		if err := unix.Prlimit(0, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: c.Fsize, Max: c.Fsize}, nil); err != nil {
 			return err
 		}
+	}
+	if c.Unsealed {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN, 0, 0, 0); err != nil {
+			return err
+		}
+	} else if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
 	}
 	if c.NoCaps {
 		for i := uintptr(0); unix.Prctl(unix.PR_CAPBSET_DROP, i, 0, 0, 0) == nil; i++ {

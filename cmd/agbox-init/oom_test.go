@@ -97,14 +97,50 @@ func TestOOMByKernel(t *testing.T) {
 	}
 }
 
+// Many small processes together take what there is: some of them go, and not PID 1, who is as big as any.
+func TestOOMSparesInit(t *testing.T) {
+	b := newBox(t)
+	b.confine(24 << 20)
+	b.start()
+	for range 3 {
+		o := b.sh(`i=0; while test $i -lt 600; do sh -c 'sleep 1; x=0123456789abcdef; while test ${#x} -lt 40000; do x="$x$x"; done; sleep 1; :' & i=$((i+1)); done; wait`)
+		if o.ErrorCode != "" {
+			t.Fatalf("%+v", o.Result)
+		}
+	}
+	for b.run("true").ExitCode != 0 { // until they are gone
+	}
+}
+
 // confine puts the box into a memory cgroup of its own.
 func (b *box) confine(bytes int) {
 	b.Helper()
-	parent, mountedAt := "/sys/fs/cgroup/memory", "sys/fs/cgroup/memory"
+	b.CgroupAt = "sys/fs/cgroup/memory"
 	limits := map[string]string{"memory.limit_in_bytes": strconv.Itoa(bytes), "memory.swappiness": "0"}
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-		parent, mountedAt = "/sys/fs/cgroup", "sys/fs/cgroup"
+	if unified() {
+		b.CgroupAt = "sys/fs/cgroup"
 		limits = map[string]string{"memory.max": strconv.Itoa(bytes), "memory.swap.max": "0"}
+	}
+	b.check(os.MkdirAll(filepath.Join(b.Root, b.CgroupAt), 0o755))
+	b.cgroup("memory", limits)
+}
+
+// pids puts the box into a cgroup of so many processes.
+func (b *box) pids(most int) {
+	b.Helper()
+	b.cgroup("pids", map[string]string{"pids.max": strconv.Itoa(most)})
+}
+
+func unified() bool {
+	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
+	return err == nil
+}
+
+func (b *box) cgroup(controller string, limits map[string]string) {
+	b.Helper()
+	parent := "/sys/fs/cgroup"
+	if !unified() {
+		parent = filepath.Join(parent, controller)
 	}
 	dir, err := os.MkdirTemp(parent, "agbox-init-test-")
 	b.check(err)
@@ -116,6 +152,5 @@ func (b *box) confine(bytes int) {
 		}
 		b.check(err)
 	}
-	b.check(os.MkdirAll(filepath.Join(b.Root, mountedAt), 0o755))
-	b.Cgroup, b.CgroupAt = dir, mountedAt
+	b.Cgroups = append(b.Cgroups, dir)
 }

@@ -17,13 +17,15 @@ type pump struct {
 	wake    int // eventfd: drains is not empty
 	timer   int // timerfd: something in indexes is due
 	drained chan<- *execution
+	ready   chan<- *execution
 	// headroom is how many bytes of the disk stay free of output.
 	headroom uint64
 	indexes  []*index // those with something not written, in the order in which it is due
 
 	mu      sync.Mutex
 	streams map[int32]*stream
-	typed   map[int32]*stream // by the FIFO that is typed at its terminal
+	typed   map[int32]*stream    // by the FIFO that is typed at its terminal
+	starts  map[int32]*execution // by the descriptor that tells how the start went
 	drains  []*execution
 	final   chan struct{} // non-nil: empty all pipes, then close it
 }
@@ -45,8 +47,8 @@ type stream struct {
 // pumpBuffer is also what a busy pipe is grown to, so that one wakeup moves that much.
 const pumpBuffer = 256 << 10
 
-func newPump(drained chan<- *execution) (*pump, error) {
-	p := &pump{drained: drained, streams: map[int32]*stream{}, typed: map[int32]*stream{}}
+func newPump(drained, ready chan<- *execution) (*pump, error) {
+	p := &pump{drained: drained, ready: ready, starts: map[int32]*execution{}, streams: map[int32]*stream{}, typed: map[int32]*stream{}}
 	var err error
 	if p.epoll, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
 		return nil, err
@@ -97,6 +99,25 @@ func (p *pump) attach(out int, limit uint64, uid, gid uint32) (*stream, int, err
 	return s, ends[1], nil
 }
 
+// awaitStart has e come out of the ready channel once there is something to read from fd; now and then it comes in vain.
+func (p *pump) awaitStart(e *execution, fd int) {
+	p.mu.Lock()
+	p.starts[int32(fd)] = e
+	p.mu.Unlock()
+	const once = 1 << 30 // EPOLLONESHOT
+	event := syscall.EpollEvent{Events: syscall.EPOLLIN | once, Fd: int32(fd)}
+	if err := syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_ADD, fd, &event); err != nil {
+		warn("a start is not seen before its end: " + err.Error())
+	}
+}
+
+func (p *pump) forgetStart(fd int) {
+	syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_DEL, fd, nil)
+	p.mu.Lock()
+	delete(p.starts, int32(fd))
+	p.mu.Unlock()
+}
+
 // drain has what is in the pipes of e at this moment written before e comes out of the drained
 // channel. What background processes write later does not hold it up.
 func (p *pump) drain(e *execution) {
@@ -141,8 +162,12 @@ func (p *pump) run() {
 				continue
 			}
 			p.mu.Lock()
-			s, typed := p.streams[event.Fd], p.typed[event.Fd]
+			s, typed, started := p.streams[event.Fd], p.typed[event.Fd], p.starts[event.Fd]
 			p.mu.Unlock()
+			if started != nil {
+				p.ready <- started
+				continue
+			}
 			if typed != nil {
 				p.takeKeys(typed)
 				continue

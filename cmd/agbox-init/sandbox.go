@@ -13,15 +13,18 @@ import (
 // sandbox is all that PID 1 knows. Everything here belongs to the goroutine of run.
 type sandbox struct {
 	options
-	environ  []string
-	users    users
-	canSwap  bool // init may switch users
-	rootHome string
-	null     int
-	tags     tagger
-	pump     *pump
-	oom      oomCounter
-	clock    clock // of all deadlines
+	environ   []string
+	canSwap   bool // init may switch users
+	null      int
+	terminals int // descriptor of their directory, -1 for none
+	tags      tagger
+	sealed    bool // no process can take its tag off
+	pump      *pump
+	oom       oomCounter
+	clock     clock // of all deadlines
+
+	questions []question      // for the lookup, in turn
+	ready     chan *execution // perhaps its program runs
 
 	inbox     chan received
 	drained   chan *execution
@@ -29,10 +32,9 @@ type sandbox struct {
 	children  chan os.Signal
 	signals   chan os.Signal
 
-	daemon     *session // nil until the first connection
-	placesMade bool     // those where commands work
-	booted     bool
-	boot       initproto.BootStatus
+	daemon *session // nil until the first connection
+	booted bool
+	boot   initproto.BootStatus
 
 	execs   map[string]*execution // running, or ended and not acknowledged
 	running map[*execution]struct{}
@@ -50,8 +52,8 @@ const afterKill = time.Second
 
 func newSandbox(o options) *sandbox {
 	s := &sandbox{
-		options: o, environ: os.Environ(), canSwap: canSwitchUser(), null: null(), oom: openOOMCounter(),
-		users: users{passwdPath: "/etc/passwd", groupPath: "/etc/group"},
+		options: o, environ: os.Environ(), canSwap: canSwitchUser(), null: null(), terminals: openTerminals(), oom: openOOMCounter(),
+		tags: newTagger(), sealed: canSeal(), ready: make(chan *execution),
 		inbox: make(chan received), drained: make(chan *execution), handovers: make(chan int),
 		children: make(chan os.Signal, 1), signals: make(chan os.Signal, 16),
 		execs: map[string]*execution{}, running: map[*execution]struct{}{}, leaders: map[int]*execution{},
@@ -66,13 +68,11 @@ func newSandbox(o options) *sandbox {
 
 func (s *sandbox) run() {
 	var err error
-	if s.pump, err = newPump(s.drained); err != nil {
+	if s.pump, err = newPump(s.drained, s.ready); err != nil {
 		warn("cannot carry output: " + err.Error())
 		os.Exit(1)
 	}
 	s.pump.headroom = s.options.headroom
-	root, _ := s.users.lookup("0")
-	s.rootHome = root.home
 	if len(s.entrypoint) > 0 {
 		if listener, err := listenHandover(); err != nil {
 			warn("handover socket: " + err.Error())
@@ -82,13 +82,27 @@ func (s *sandbox) run() {
 	}
 	go s.pump.run()
 	go dial(s.socket, s.inbox)
+	questions, answers := make(chan question), make(chan answer)
+	look := &lookup{options: s.options, environ: s.environ, canSwap: s.canSwap, users: users{passwdPath: "/etc/passwd", groupPath: "/etc/group"}}
+	go look.run(questions, answers)
 
 	timer := time.NewTimer(0)
 	for !s.stopping || len(s.running) > 0 || !s.childless {
 		s.arm(timer)
+		var ask chan<- question
+		var next question
+		if len(s.questions) > 0 {
+			ask, next = questions, s.questions[0]
+		}
 		select {
 		case r := <-s.inbox:
 			s.receive(r)
+		case ask <- next:
+			s.questions = s.questions[1:]
+		case a := <-answers:
+			s.launch(a)
+		case e := <-s.ready:
+			s.settleStart(e)
 		case e := <-s.drained:
 			s.end(e, e.result())
 		case fd := <-s.handovers:
@@ -113,9 +127,15 @@ func (s *sandbox) run() {
 // leave gives the last output and the last results their way out.
 func (s *sandbox) leave() {
 	limit := time.After(afterKill)
-	select {
-	case <-s.pump.finish():
-	case <-limit:
+	for finished := s.pump.finish(); finished != nil; {
+		select {
+		case <-finished:
+			finished = nil
+		case <-s.ready: // the pump is not to wait for this goroutine
+		case <-s.drained:
+		case <-limit:
+			finished = nil
+		}
 	}
 	if s.daemon == nil {
 		return
@@ -149,11 +169,15 @@ func (s *sandbox) expire(now time.Time) bool {
 		if d := e.deadline(); !due(d) {
 			continue
 		}
+		if e.starting != nil && due(e.starting.by) {
+			s.giveUp(e)
+			continue
+		}
 		if e.cancelled {
 			e.killAt, e.killed, kill = time.Time{}, true, true
 		} else {
 			e.timedOut = true
-			e.cancel(e.grace, now)
+			s.cancel(e, e.grace)
 		}
 	}
 	if kill {
@@ -181,7 +205,9 @@ func (s *sandbox) stop(grace time.Duration) {
 	}
 	s.stopping, s.killAt = true, now.Add(grace)
 	for e := range s.running {
-		if !e.exited {
+		if e.starting != nil && e.pid == 0 {
+			s.refuse(e, &failure{initproto.CodeStopping, "exec: the sandbox is stopping"})
+		} else if !e.exited {
 			e.cancelled, e.killAt = true, time.Time{}
 		}
 	}
@@ -205,7 +231,14 @@ func (s *sandbox) reap() {
 		}
 		if e := s.leaders[pid]; e != nil {
 			delete(s.leaders, pid)
+			if _, waited := s.running[e]; !waited {
+				continue // it was given up
+			}
 			e.exited, e.ended, e.status, e.usage = true, time.Now(), ws, usage
+			s.settleStart(e)
+			if _, started := s.running[e]; !started {
+				continue
+			}
 			foreign := ws.Signal() == syscall.SIGKILL && !e.killed && !e.signalled && !s.killed
 			e.oom = foreign && s.oom.kills() > e.oomKills
 			if !e.cancelled {
@@ -226,9 +259,8 @@ func (s *sandbox) drain(e *execution) {
 // looked for. Each death in a tree ends in a SIGCHLD to init, so this needs no timer.
 func (s *sandbox) settleCancelled() {
 	var all []process
-	var readable, scanned bool
 	for e := range s.running {
-		if !e.cancelled || e.draining || !e.exited && !e.killed {
+		if !e.cancelled || e.draining || e.pid == 0 || !e.exited && !e.killed {
 			continue
 		}
 		if s.stopping {
@@ -238,15 +270,15 @@ func (s *sandbox) settleCancelled() {
 			}
 			continue
 		}
-		if !scanned {
-			all, readable = processes()
-			scanned = true
+		if all == nil {
+			all = processes()
 		}
-		switch t := e.tree(all, readable); {
+		switch t := s.tree(e, all); {
 		case !t.alive() && e.exited:
 			s.drain(e)
 		case e.killed:
-			t.kill()
+			s.destroy(e, t)
+			all = nil
 		default:
 			e.terminate(t)
 		}

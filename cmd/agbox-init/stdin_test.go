@@ -186,14 +186,20 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-func TestTerminalWithoutDevice(t *testing.T) {
+// What a command puts in the place of the device is not what later ones get; and where no terminal is left, that is said.
+func TestTerminalDeviceReplaced(t *testing.T) {
 	b := newBox(t)
-	b.check(os.Remove(filepath.Join(b.Root, "dev/ptmx")))
+	b.Terminals = 1
 	b.start()
+	root := func(s *initlink.ExecSpec) { s.User = "0" }
+	b.expect(b.wait(b.spec(sh("rm /dev/ptmx; busybox mkfifo /dev/ptmx"), root)), 0, "")
+	bg := b.beginTerminal("echo ready; exec sleep 300")
 	o := b.wait(b.spec([]string{"true"}, b.withTerminal(24, 80)))
-	if o.ErrorCode != initproto.CodeStartFailed || !strings.Contains(o.ErrorMessage, "no terminal: /dev/ptmx") {
+	if o.ErrorCode != initproto.CodeNoTerminal || o.ExitCode != 126 || !strings.Contains(o.ErrorMessage, "kernel.pty.max") {
 		t.Fatalf("%+v", o.Result)
 	}
+	b.expect(b.run("true"), 0, "")
+	cancelled(bg, time.Minute, 15)
 }
 
 // shown reads a line of a terminal.

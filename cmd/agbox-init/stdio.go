@@ -10,13 +10,15 @@ import (
 // execution, the others are for its start.
 type descriptors struct{ stdout, stderr, record, stdin, keeper, index int }
 
+var noDescriptors = descriptors{-1, -1, -1, -1, -1, -1}
+
 // assign gives each descriptor its role; the caller's are closed where that fails, for want of one
 // of the three that every command has, and where a role is unknown or comes twice.
 func assign(roles []string, fds []int) (descriptors, bool) {
 	if len(roles) == 0 {
 		roles = []string{initproto.RoleStdout, initproto.RoleStderr, initproto.RoleRecord}
 	}
-	d := descriptors{-1, -1, -1, -1, -1, -1}
+	d := noDescriptors
 	places := map[string]*int{
 		initproto.RoleStdout: &d.stdout, initproto.RoleStderr: &d.stderr, initproto.RoleRecord: &d.record,
 		initproto.RoleStdin: &d.stdin, initproto.RoleStdinKeeper: &d.keeper,
@@ -71,7 +73,7 @@ func (s *sandbox) connect(e *execution, m *initproto.Exec, d descriptors, a acco
 
 func (s *sandbox) connectTerminal(e *execution, m *initproto.Exec, d descriptors, a account) (files [3]int, mine []int, problem *failure) {
 	closeAll([]int{d.stderr, d.index})
-	master, slave, err := openTerminal(*m.Terminal, a)
+	master, slave, err := openTerminal(s.terminals, *m.Terminal, a)
 	if err == nil {
 		e.terminal, err = duplicate(master)
 		if err == nil {
@@ -86,7 +88,7 @@ func (s *sandbox) connectTerminal(e *execution, m *initproto.Exec, d descriptors
 		closeAll([]int{d.stdout, d.stdin})
 	}
 	if err != nil {
-		return files, nil, &failure{initproto.CodeStartFailed, "exec: no terminal: /dev/ptmx of the sandbox: " + err.Error()}
+		return files, nil, terminalFailure(err)
 	}
 	return [3]int{slave, slave, slave}, []int{slave}, nil
 }

@@ -11,9 +11,25 @@ import (
 // that nothing that a command has mounted over /dev/pts is in the way.
 const ptPeer = 0x5441
 
+// openTerminals opens the directory of the sandbox's terminals before any command can put something else in its place; -1 when
+// there is none.
+func openTerminals() int {
+	const devpts = 0x1cd1
+	fd, err := syscall.Open("/dev/pts", oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	var fs syscall.Statfs_t
+	if err := syscall.Fstatfs(fd, &fs); err != nil || fs.Type != devpts {
+		syscall.Close(fd)
+		return -1
+	}
+	return fd
+}
+
 // openTerminal makes a pseudo terminal whose slave is the account's. The master does not block.
-func openTerminal(size initproto.Size, a account) (master, slave int, err error) {
-	master, err = syscall.Open("/dev/ptmx", syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+func openTerminal(terminals int, size initproto.Size, a account) (master, slave int, err error) {
+	master, err = syscall.Openat(terminals, "ptmx", syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, -1, err
 	}
@@ -36,6 +52,17 @@ func openTerminal(size initproto.Size, a account) (master, slave int, err error)
 		syscall.Fchmod(slave, 0o666)
 	}
 	return master, slave, nil
+}
+
+func terminalFailure(err error) *failure {
+	why := err.Error()
+	switch err {
+	case syscall.EBADF:
+		why = "/dev/pts was not there when it started"
+	case syscall.ENOSPC:
+		why = "the host has given out all that it has (kernel.pty.max there, kernel.pty.nr of them are in use); stop a sandbox that holds many, or raise that"
+	}
+	return &failure{initproto.CodeNoTerminal, "exec: the sandbox has no terminal to give: " + why + "; without a terminal the command can run"}
 }
 
 func setSize(terminal int, size initproto.Size) error {

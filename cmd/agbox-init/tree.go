@@ -11,13 +11,13 @@ import (
 // The processes of a command are found by a mark that they inherit and, unlike a process group or
 // a session, do not leave by setsid or a double fork: the soft limit RLIMIT_LOCKS. Linux has not
 // enforced that limit since 2.4, every process may set its own soft limit, fork and exec pass it on,
-// and /proc/<pid>/limits is readable by everybody. So before each fork init gives itself a number
-// that nobody else has; all who carry it belong to that command.
+// and /proc/<pid>/limits is readable by everybody. So each command begins with a number
+// that nobody else has; all who carry it belong to that command. So that no process takes the mark off, or
+// another's on, that one limit is sealed (see seal).
 //
 // Other marks fall short: control groups are read-only in an unprivileged container, reading
 // environments needs the right to ptrace, a session is left by setsid, and the chain of parents
-// breaks when one dies. A process can remove the mark on purpose; it then lives until the sandbox
-// stops, like any background process.
+// breaks when one dies.
 const (
 	rlimitLocks = 10
 	firstTag    = 1 << 40
@@ -26,28 +26,30 @@ const (
 type rlimit struct{ soft, hard uint64 }
 
 // tagger hands out tags; 0 when limits cannot be set, because the container has a low hard limit.
-type tagger struct{ last uint64 }
+type tagger struct {
+	last uint64
+	hard uint64
+}
 
-// next marks init itself, and with it whatever it forks until the next call.
+func newTagger() tagger {
+	var own rlimit
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, rlimitLocks, 0, uintptr(unsafe.Pointer(&own)), 0, 0)
+	if errno != 0 {
+		return tagger{}
+	}
+	return tagger{last: firstTag, hard: own.hard}
+}
+
 func (t *tagger) next() uint64 {
-	var old rlimit
-	prlimit := func(set, get *rlimit) syscall.Errno {
-		_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, rlimitLocks,
-			uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(get)), 0, 0)
-		return errno
-	}
-	if prlimit(nil, &old) != 0 {
+	if t.last >= t.hard {
 		return 0
-	}
-	if t.last < firstTag {
-		t.last = firstTag
 	}
 	t.last++
-	if prlimit(&rlimit{t.last, old.hard}, nil) != 0 {
-		return 0
-	}
 	return t.last
 }
+
+// given tells whether it has handed out a tag.
+func (t *tagger) given(tag uint64) bool { return tag > firstTag && tag <= t.last }
 
 // process is what /proc tells of one.
 type process struct {
@@ -57,18 +59,18 @@ type process struct {
 	zombie                      bool
 }
 
-// processes lists all but init; false when /proc cannot be read.
-func processes() ([]process, bool) {
+// processes lists all but init; nil when /proc cannot be read.
+func processes() []process {
 	dir, err := os.Open("/proc")
 	if err != nil {
-		return nil, false
+		return nil
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, false
+	if err != nil || len(names) == 0 {
+		return nil
 	}
-	var all []process
+	all := []process{}
 	buf := make([]byte, 4096)
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
@@ -81,7 +83,7 @@ func processes() ([]process, bool) {
 			all = append(all, p)
 		}
 	}
-	return all, len(names) > 0
+	return all
 }
 
 // parseStat reads "pid (name) state parent group session ..."; the name may hold anything.
@@ -111,28 +113,64 @@ type tree struct {
 	groups map[int]struct{}
 }
 
-// tree looks for what lives of e.
-func (e *execution) tree(all []process, readable bool) tree {
+// tree looks for what lives of e among all processes. The leader is known by its pid, which is nobody else's until it is reaped, the others by
+// their tag. Where nothing keeps a process from taking that off, or there is none, the family is looked at as well.
+func (s *sandbox) tree(e *execution, all []process) tree {
 	t := tree{groups: map[int]struct{}{}}
-	if !readable {
+	if all == nil {
 		if syscall.Kill(-e.pid, 0) == nil {
 			t.groups[e.pid] = struct{}{}
 		}
 		return t
 	}
-	if e.tag == 0 {
-		e.adopt(all)
+	family := e.tag == 0 || !s.sealed
+	if family {
+		s.adopt(e, all)
 	}
 	for _, p := range all {
-		if p.zombie || e.tag != 0 && p.tag != e.tag || e.tag == 0 && e.members[p.pid] != p.started {
-			continue
+		member := e.tag != 0 && p.tag == e.tag || p.pid == e.pid && !e.exited || family && e.members[p.pid] == p.started
+		if member && !p.zombie {
+			t.add(p)
 		}
-		t.pids = append(t.pids, p.pid)
-		if p.group > 1 {
-			t.groups[p.group] = struct{}{}
+	}
+	if family && e.exited && !t.alive() && len(s.running) == 1 {
+		for _, p := range s.strays(e, all) {
+			t.add(p)
 		}
 	}
 	return t
+}
+
+func (t *tree) add(p process) {
+	t.pids = append(t.pids, p.pid)
+	if p.group > 1 {
+		t.groups[p.group] = struct{}{}
+	}
+}
+
+// strays are processes that have no tag and whose family is gone, and that can be of nobody but e, the one command that runs: others have
+// ended, and what they left behind is older. What was not started by init, but by way of the engine, has a parent outside.
+func (s *sandbox) strays(e *execution, all []process) (found []process) {
+	if e.born == 0 {
+		return nil
+	}
+	parents := make(map[int]int, len(all))
+	for _, p := range all {
+		parents[p.pid] = p.parent
+	}
+	for _, p := range all {
+		top := p.pid
+		for range all {
+			if parents[top] <= 1 {
+				break
+			}
+			top = parents[top]
+		}
+		if !p.zombie && !s.tags.given(p.tag) && p.started >= e.born && parents[top] == 1 {
+			found = append(found, p)
+		}
+	}
+	return found
 }
 
 func (t tree) alive() bool { return len(t.pids)+len(t.groups) > 0 }
@@ -159,6 +197,30 @@ func (e *execution) terminate(t tree) {
 	}
 }
 
+// maxSweeps bounds how long init looks for what forks faster than it is stopped. The next death in the tree goes on with it.
+const maxSweeps = 8
+
+// destroy kills what lives of e. All of it is stopped first, over and over until nothing is new: what is killed makes room under the limit of
+// processes for what still forks, what is stopped does not.
+func (s *sandbox) destroy(e *execution, t tree) {
+	stopped := map[int]struct{}{}
+	for range maxSweeps {
+		before := len(stopped)
+		for group := range t.groups {
+			syscall.Kill(-group, syscall.SIGSTOP)
+		}
+		for _, pid := range t.pids {
+			stopped[pid] = struct{}{}
+			syscall.Kill(pid, syscall.SIGSTOP)
+		}
+		if len(stopped) == before {
+			break
+		}
+		t = s.tree(e, processes())
+	}
+	t.kill()
+}
+
 // kill goes to groups as a whole, which a process that forks ahead of its killer does not survive:
 // a group lies within one session, and a session within one command. It goes to the processes as
 // well, since one may have left its group meanwhile.
@@ -171,15 +233,18 @@ func (t tree) kill() {
 	}
 }
 
-// adopt stands in for tags: members are the leader's session, all descendants, and whoever is in
-// the session of a member. They are remembered, because the chain of parents breaks as they die.
-func (e *execution) adopt(all []process) {
+// adopt notes who is of e's family: who has its tag, the leader's session, all descendants, and whoever is in
+// the session of a member; nobody who has the tag of another. They are remembered, because the chain of parents breaks as they die.
+func (s *sandbox) adopt(e *execution, all []process) {
 	if e.members == nil {
 		e.members, e.sessions = map[int]uint64{}, map[int]struct{}{e.pid: {}}
 	}
 	started := make(map[int]uint64, len(all))
 	for _, p := range all {
 		started[p.pid] = p.started
+	}
+	if e.born == 0 && !e.exited {
+		e.born = started[e.pid]
 	}
 	for pid, at := range e.members {
 		if started[pid] != at {
@@ -192,7 +257,8 @@ func (e *execution) adopt(all []process) {
 			_, known := e.members[p.pid]
 			_, child := e.members[p.parent]
 			_, fellow := e.sessions[p.session]
-			if !known && (child || fellow) {
+			tagged := e.tag != 0 && p.tag == e.tag
+			if !known && (tagged || (child || fellow) && !s.tags.given(p.tag)) {
 				e.members[p.pid], e.sessions[p.session] = p.started, struct{}{}
 				grown = true
 			}

@@ -18,7 +18,8 @@ type account struct {
 }
 
 // users looks accounts up in the image's /etc/passwd and /etc/group, which are read again only
-// when they have changed.
+// when they have changed. Both are the sandbox's: they are opened without waiting for anybody, and what was opened is
+// looked at, not what the name may mean next.
 type users struct {
 	passwdPath, groupPath string
 
@@ -40,40 +41,96 @@ type fingerprint struct {
 
 const maxAccountFile = 4 << 20
 
-func (u *users) refresh() {
-	now := [2]fingerprint{fingerprintOf(u.passwdPath), fingerprintOf(u.groupPath)}
+// refresh fails when a file cannot be opened now, for instance because somebody holds a lease on it. One that is not there, or is
+// no regular file, has no accounts in it.
+func (u *users) refresh() error {
+	var files [2]regular
+	var now [2]fingerprint
+	for i, path := range [...]string{u.passwdPath, u.groupPath} {
+		var err error
+		if files[i], err = openRegular(path); err != nil {
+			files[0].close()
+			return &os.PathError{Op: "open", Path: path, Err: err}
+		}
+		if st := &files[i].Stat_t; files[i].open {
+			now[i] = fingerprint{st.Size, int64(st.Mtim.Sec), int64(st.Mtim.Nsec), st.Ino}
+		}
+	}
+	defer files[0].close()
+	defer files[1].close()
 	if now == u.seen {
-		return
+		return nil
 	}
 	u.seen, u.passwd, u.groups = now, nil, nil
-	eachLine(u.passwdPath, func(f []string) {
+	files[0].eachLine(func(f []string) {
 		uid, uidErr := strconv.ParseUint(at(f, 2), 10, 32)
 		gid, gidErr := strconv.ParseUint(at(f, 3), 10, 32)
 		if uidErr == nil && gidErr == nil {
 			u.passwd = append(u.passwd, account{uid: uint32(uid), gid: uint32(gid), name: f[0], home: at(f, 5)})
 		}
 	})
-	eachLine(u.groupPath, func(f []string) {
+	files[1].eachLine(func(f []string) {
 		if gid, err := strconv.ParseUint(at(f, 2), 10, 32); err == nil {
 			u.groups = append(u.groups, group{f[0], uint32(gid), strings.Split(at(f, 3), ",")})
 		}
 	})
+	return nil
 }
 
-func fingerprintOf(path string) fingerprint {
-	var st syscall.Stat_t
-	if syscall.Stat(path, &st) != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		return fingerprint{}
-	}
-	return fingerprint{st.Size, int64(st.Mtim.Sec), int64(st.Mtim.Nsec), st.Ino}
+// regular is a regular file that is open to be read, or none.
+type regular struct {
+	syscall.Stat_t
+	fd   int
+	open bool
 }
 
-func eachLine(path string, do func(fields []string)) {
-	if size := fingerprintOf(path).size; size == 0 || size > maxAccountFile {
-		return // also what is no regular file, and might never end
+// openRegular opens a file without waiting for anybody; none when there is none, or one of another kind.
+func openRegular(path string) (regular, error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
+	switch err {
+	case nil:
+	case syscall.EAGAIN, syscall.EINTR, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM:
+		return regular{}, err
+	default:
+		return regular{}, nil
 	}
-	data, _ := os.ReadFile(path)
-	for line := range strings.Lines(string(data)) {
+	f := regular{fd: fd, open: true}
+	if syscall.Fstat(fd, &f.Stat_t) != nil || f.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		f.close()
+		return regular{}, nil
+	}
+	return f, nil
+}
+
+func (f *regular) close() {
+	if f.open {
+		syscall.Close(f.fd)
+		f.open = false
+	}
+}
+
+// start returns up to most bytes of the file's beginning.
+func (f *regular) start(most int) []byte {
+	buf := make([]byte, most)
+	n := 0
+	for n < most {
+		more, err := syscall.Read(f.fd, buf[n:])
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || more <= 0 {
+			break
+		}
+		n += more
+	}
+	return buf[:n]
+}
+
+func (f *regular) eachLine(do func(fields []string)) {
+	if !f.open || f.Size == 0 || f.Size > maxAccountFile {
+		return
+	}
+	for line := range strings.Lines(string(f.start(int(f.Size)))) {
 		do(strings.Split(strings.TrimRight(line, "\n"), ":"))
 	}
 }
@@ -88,19 +145,25 @@ func at(f []string, i int) string {
 // rule returns the account of commands that name no user: agbox if the image knows one, else the
 // image's own user, else root.
 func (u *users) rule(imageUser string) (account, string) {
-	u.refresh()
-	if u.named("agbox") != nil {
-		return u.lookup("agbox")
+	if err := u.refresh(); err != nil {
+		return account{}, unreadable(err)
 	}
-	return u.image(imageUser)
+	if u.named("agbox") != nil {
+		return u.find("agbox")
+	}
+	return u.find(imageOrRoot(imageUser))
 }
 
 // image returns the account that Docker runs the image as when nobody says otherwise.
 func (u *users) image(imageUser string) (account, string) {
+	return u.lookup(imageOrRoot(imageUser))
+}
+
+func imageOrRoot(imageUser string) string {
 	if imageUser == "" {
-		imageUser = "0"
+		return "0"
 	}
-	return u.lookup(imageUser)
+	return imageUser
 }
 
 func (u *users) named(name string) *account {
@@ -123,7 +186,14 @@ func (u *users) numbered(uid uint32) *account {
 // "" if nothing is. A number needs no entry. With a group given there are no supplementary ones,
 // as in Docker.
 func (u *users) lookup(spec string) (account, string) {
-	u.refresh()
+	if err := u.refresh(); err != nil {
+		return account{}, unreadable(err)
+	}
+	return u.find(spec)
+}
+
+// find is lookup in what was read already.
+func (u *users) find(spec string) (account, string) {
 	user, groupName, hasGroup := strings.Cut(spec, ":")
 	a := account{home: "/"}
 	known := u.named(user)
@@ -165,9 +235,15 @@ func (u *users) lookup(spec string) (account, string) {
 	return a, ""
 }
 
-// self is the account that init runs as.
+func unreadable(err error) string {
+	return "the accounts of the sandbox cannot be read: " + err.Error() + " (something in it holds the file)"
+}
+
+// self is the account that init runs as, without a name where accounts cannot be read.
 func (u *users) self(home string) account {
-	u.refresh()
+	if u.refresh() != nil {
+		u.seen, u.passwd, u.groups = [2]fingerprint{}, nil, nil
+	}
 	a := account{uid: uint32(os.Getuid()), gid: uint32(os.Getgid()), home: home}
 	if known := u.numbered(a.uid); known != nil {
 		a.name = known.name
@@ -192,10 +268,15 @@ func (a account) label() string {
 
 // canSwitchUser tells whether init has CAP_SETUID and CAP_SETGID.
 func canSwitchUser() bool {
-	const setgid, setuid = 1 << 6, 1 << 7
+	const setgid, setuid = 6, 7
+	return capable(setgid) && capable(setuid)
+}
+
+// capable tells whether init has a capability, of the first 32.
+func capable(number int) bool {
 	header := struct{ version, pid uint32 }{version: 0x20080522}
 	var data [2]struct{ effective, permitted, inheritable uint32 }
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CAPGET,
 		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
-	return errno == 0 && data[0].effective&(setuid|setgid) == setuid|setgid
+	return errno == 0 && data[0].effective>>number&1 == 1
 }

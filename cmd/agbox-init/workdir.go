@@ -12,21 +12,17 @@ const workspace = "/workspace"
 
 // makePlaces makes the places where commands work. It is done before the first of them and no earlier: until the daemon asks
 // for one, it has not seen that what is mounted is what was accepted.
-func (s *sandbox) makePlaces() {
-	if s.placesMade {
-		return
-	}
-	s.placesMade = true
-	for _, dir := range s.tmpfs {
+func (l *lookup) makePlaces() {
+	for _, dir := range l.tmpfs {
 		openMemory(dir)
 	}
-	a, problem := s.account("")
+	a, problem := l.account("")
 	if problem != nil {
 		warn(problem.message)
 		return
 	}
-	prepareWorkspace(workspace, s.own, a)
-	prepareWorkdir(s.workdir, a)
+	prepareWorkspace(workspace, l.own, a)
+	prepareWorkdir(l.workdir, a)
 }
 
 // openMemory lets every user write to the memory that is mounted on dir: an engine gives it the mode of the directory that

@@ -123,7 +123,7 @@ func exitCode(exec sdk.Exec, err error) int {
 	switch exec.ErrorCode {
 	case "EXEC_COMMAND_NOT_FOUND":
 		return exitNotFound
-	case "EXEC_COMMAND_NOT_EXECUTABLE", "EXEC_CWD_INVALID", "EXEC_USER_UNKNOWN", "EXEC_START_FAILED":
+	case "EXEC_COMMAND_NOT_EXECUTABLE", "EXEC_CWD_INVALID", "EXEC_USER_UNKNOWN", "EXEC_START_FAILED", "EXEC_TERMINAL_UNAVAILABLE":
 		return exitCannotRun
 	}
 	return exitFault

@@ -17,6 +17,8 @@ const (
 	CodeCwdInvalid           = "EXEC_CWD_INVALID"
 	CodeUserUnknown          = "EXEC_USER_UNKNOWN"
 	CodeStartFailed          = "EXEC_START_FAILED"
+	// CodeNoTerminal: the host, or the sandbox, has no pseudo terminal to give.
+	CodeNoTerminal = "EXEC_TERMINAL_UNAVAILABLE"
 	// CodeStopping: the sandbox was being stopped already.
 	CodeStopping = "EXEC_SANDBOX_STOPPING"
 )
