@@ -5,27 +5,35 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/dockerrt/initlink"
 )
 
-// contain returns a container that init is PID 1 of, and a link to it.
+// contain returns a container that init is PID 1 of, as the daemon makes them, and a link to it.
 func contain(t *testing.T, memory int64) (*client.Client, string, *initlink.Link) {
+	t.Helper()
+	return containWith(t, container.Resources{Memory: memory, MemorySwap: memory})
+}
+
+func containWith(t *testing.T, limits container.Resources) (*client.Client, string, *initlink.Link) {
 	t.Helper()
 	cli := dockertest.Engine(t)
 	dir := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(dir, "held"), []byte("#!/bin/sh\n"), 0o755))
 	l := listen(t, filepath.Join(dir, "s"), trust)
 	created, err := cli.ContainerCreate(limit(t), &container.Config{
 		Image: dockertest.TinyImage(t, cli, dockertest.Busybox), Entrypoint: []string{"/.agbox/init"},
 	}, &container.HostConfig{
 		Binds:       []string{dir + ":/.agbox/run:ro", dockertest.InitBinary(t) + ":/.agbox/init:ro"},
-		NetworkMode: "none", Resources: container.Resources{Memory: memory, MemorySwap: memory},
+		NetworkMode: "none", Resources: limits, SecurityOpt: []string{"no-new-privileges"}, CapDrop: []string{"NET_RAW", "MKNOD"},
 	}, nil, nil, "")
 	check(t, err)
 	t.Cleanup(func() {
@@ -34,6 +42,15 @@ func contain(t *testing.T, memory int64) (*client.Client, string, *initlink.Link
 	check(t, cli.ContainerStart(limit(t), created.ID, container.StartOptions{}))
 	check(t, l.Connected(limit(t)))
 	return cli, created.ID, l
+}
+
+// mounted is the host's path of what the container has at /.agbox/run.
+func mounted(t *testing.T, cli *client.Client, id string) string {
+	t.Helper()
+	found, err := cli.ContainerInspect(limit(t), id)
+	check(t, err)
+	source, _, _ := strings.Cut(found.HostConfig.Binds[0], ":")
+	return source
 }
 
 func script(t *testing.T, id, text string) initlink.ExecSpec {
@@ -52,6 +69,41 @@ func TestContainerOOM(t *testing.T) {
 	r, err = l.Exec(limit(t), script(t, "suicide", "kill -KILL $$"))
 	if err != nil || r.Signal != 9 || r.OOM {
 		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+// Many small processes take all the memory: PID 1, which is larger than any, is not the one to go.
+func TestContainerOOMOfMany(t *testing.T) {
+	_, _, l := contain(t, 64<<20)
+	for _, id := range []string{"first"} {
+		r, err := l.Exec(limit(t), script(t, id, `i=0; while test $i -lt 600; do sh -c 'x=0123456789abcdef; while test ${#x} -lt 130000; do x="$x$x"; done; sleep 1; :' & i=$((i+1)); done; wait`))
+		if err != nil || r.ErrorCode != "" {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+}
+
+// What a command does in a container as the daemon makes them to get away from its timeout, and to hold up PID 1.
+func TestContainerNoEscape(t *testing.T) {
+	cli, id, l := contain(t, 0)
+	s := script(t, "escapes", "(setsid sh -c 'ulimit -S -x unlimited; setsid sleep 600' &); ulimit -S -x unlimited; echo $(ulimit -S -x); exec sleep 600")
+	s.User, s.Timeout, s.Grace = "1000", 200*time.Millisecond, 50*time.Millisecond
+	held := script(t, "held", "")
+	held.Argv, held.Timeout, held.Grace = []string{"/.agbox/run/held"}, 300*time.Millisecond, 50*time.Millisecond
+	file, err := os.Open(filepath.Join(mounted(t, cli, id), "held"))
+	check(t, err)
+	defer file.Close()
+	_, err = unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	check(t, err)
+	for _, done := range []<-chan answer{exec(l, limit(t), s), exec(l, limit(t), held)} {
+		if a := <-done; a.error != nil || !a.TimedOut {
+			t.Fatalf("%+v", a)
+		}
+	}
+	top, err := cli.ContainerTop(limit(t), id, nil)
+	check(t, err)
+	if len(top.Processes) != 1 {
+		t.Fatalf("%q", top.Processes)
 	}
 }
 
