@@ -46,7 +46,8 @@ type execution struct {
 	asked               map[int]struct{} // pids that TERM was sent to
 	signalled           bool             // KILL was sent by a Signal
 	oomKills            uint64           // the sandbox's counter when it started
-	oom                 bool
+	// oom: the kernel took the leader for want of memory. What is left of the command holds that memory, and is killed.
+	oom bool
 
 	exited, draining bool
 	ended            time.Time

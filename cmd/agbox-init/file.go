@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ func fileMode(args []string) {
 		warn("file: is for the daemon, who gives it a pipe and a path")
 		os.Exit(2)
 	}
+	runtime.GOMAXPROCS(1) // few threads: it counts against the sandbox's limit
 	syscall.SetNonblock(fd, false)
 	go endWithReader(fd)
 	o := output{fd: fd}

@@ -36,6 +36,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -83,6 +84,7 @@ func main() {
 	}
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(20)
+	reserveThreads()
 	// Commands that run as the same user may not look into this process.
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0)
 	syscall.Umask(0o022)
@@ -155,6 +157,28 @@ func parseOptions(args []string) (o options, problem string) {
 	}
 	o.entrypoint, o.command = words[:entrypointWords], words[entrypointWords:]
 	return o, ""
+}
+
+// threads is how many this process has at most: two that run Go code, and one for each goroutine that may wait in the kernel (the
+// reader and the writer of a connection, the accepter, the pump, the lookup, signals), the runtime's own, and some to spare.
+const threads = 12
+
+// reserveThreads makes all threads now. Later there may be no room for one under the sandbox's limit of processes, or of memory, of
+// which Go's runtime dies. It keeps those that are idle.
+func reserveThreads() {
+	var here, done sync.WaitGroup
+	here.Add(threads)
+	done.Add(1)
+	for range threads {
+		go func() {
+			runtime.LockOSThread()
+			here.Done()
+			done.Wait()
+			runtime.UnlockOSThread()
+		}()
+	}
+	here.Wait()
+	done.Done()
 }
 
 // warn writes to the container's own log.

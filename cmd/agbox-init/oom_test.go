@@ -108,7 +108,19 @@ func TestOOMSparesInit(t *testing.T) {
 			t.Fatalf("%+v", o.Result)
 		}
 	}
-	for b.run("true").ExitCode != 0 { // until they are gone
+}
+
+// What a command that the kernel took has left behind holds no memory of others.
+func TestOOMLeavesNothing(t *testing.T) {
+	b := newBox(t)
+	b.confine(32 << 20)
+	b.start()
+	o := b.sh(`(setsid sleep 300 >/dev/null 2>&1 &); x=0123456789abcdef; while :; do x="$x$x"; done`)
+	if !o.OOM || o.Cancelled {
+		t.Fatalf("%+v", o.Result)
+	}
+	if left := b.processes(); len(left) > 0 {
+		t.Fatalf("%q", left)
 	}
 }
 

@@ -241,7 +241,8 @@ func (s *sandbox) reap() {
 			}
 			foreign := ws.Signal() == syscall.SIGKILL && !e.killed && !e.signalled && !s.killed
 			e.oom = foreign && s.oom.kills() > e.oomKills
-			if !e.cancelled {
+			e.killed = e.killed || e.oom
+			if !e.cancelled && !e.oom {
 				s.drain(e)
 			}
 		}
@@ -254,13 +255,13 @@ func (s *sandbox) drain(e *execution) {
 	s.pump.drain(e)
 }
 
-// settleCancelled goes on with cancelled commands: those with nothing left alive are drained,
+// settleCancelled goes on with commands whose whole tree is to end: those with nothing left alive are drained,
 // those whose grace is over are killed, again and again, since a process may fork while it is
 // looked for. Each death in a tree ends in a SIGCHLD to init, so this needs no timer.
 func (s *sandbox) settleCancelled() {
 	var all []process
 	for e := range s.running {
-		if !e.cancelled || e.draining || e.pid == 0 || !e.exited && !e.killed {
+		if !e.cancelled && !e.oom || e.draining || e.pid == 0 || !e.exited && !e.killed {
 			continue
 		}
 		if s.stopping {
