@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 
 	"github.com/agbox-dev/agbox/actors"
@@ -31,8 +30,6 @@ type Config struct {
 	// Pool is the range that sandbox networks take their subnets from, SubnetBits their prefix length.
 	Pool       netip.Prefix
 	SubnetBits int
-	// NameServers are those of sandboxes in mode internet, of IPv4 and not on a loopback; none: this host's.
-	NameServers []netip.Addr
 	// CreateConcurrency is how many sandboxes are made at once; others wait in order.
 	CreateConcurrency int
 	// StopGrace is how long processes have from TERM to KILL when their sandbox is stopped or their exec
@@ -100,7 +97,7 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 	d := &Docker{
 		config: config, api: api, log: log, layout: layout{filepath.Clean(config.DataDir)},
 		creates: make(chan struct{}, max(config.CreateConcurrency, 1)),
-		images:  image.New(api, "", log),
+		guard:   newGuard(config), images: image.New(api, "", log),
 	}
 	d.closed, d.close = context.WithCancel(context.Background())
 	d.links.open, d.links.removed = map[string]*sandboxLink{}, map[string]bool{}
@@ -127,12 +124,10 @@ func (d *Docker) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("dockerrt: cannot list networks: %w", err)
+	if d.subnets, err = d.newSubnets(ctx); err != nil {
+		return err
 	}
-	d.subnets = d.newSubnets(networks)
-	return d.openGuard(networks)
+	return d.protect(ctx)
 }
 
 // forbidden: the client's errors do not always wrap the system's.

@@ -18,7 +18,7 @@ const (
 	labelInstance  = labelNamespace + ".instance"
 	labelOwner     = labelNamespace + ".owner"
 	labelUser      = labelNamespace + ".user."
-	// labelNetwork holds the network's mode and what it allows, as JSON; without it, that is the internet.
+	// labelNetwork holds the network's mode and what it allows, as JSON, where it is restricted.
 	labelNetwork = labelNamespace + ".network"
 	// Docker's own tools group containers by these.
 	labelComposeProject = "com.docker.compose.project"

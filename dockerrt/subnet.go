@@ -2,8 +2,10 @@ package dockerrt
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"os"
 	"strings"
@@ -23,9 +25,13 @@ type subnets struct {
 }
 
 // newSubnets learns which subnets Docker's networks and the host's routes occupy.
-func (d *Docker) newSubnets(networks []network.Summary) *subnets {
+func (d *Docker) newSubnets(ctx context.Context) (*subnets, error) {
 	s := &subnets{pool: d.config.Pool.Masked(), bits: d.config.SubnetBits, taken: map[netip.Prefix]bool{}}
 	s.next = s.pool.Addr()
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("dockerrt: cannot list networks: %w", err)
+	}
 	for _, n := range networks {
 		for _, subnet := range subnetsOf(n.IPAM) {
 			s.taken[subnet] = true
@@ -34,7 +40,7 @@ func (d *Docker) newSubnets(networks []network.Summary) *subnets {
 	for _, route := range hostRoutes() {
 		s.taken[route] = true
 	}
-	return s
+	return s, nil
 }
 
 func subnetsOf(ipam network.IPAM) []netip.Prefix {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -153,18 +154,22 @@ func TestOutputIsExact(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
-	const lines = 2_000_000
+	const lines = 1_000_000
 	created := d.Begin(&agboxv1.CreateExecRequest{SandboxId: id,
 		Command: []string{"sh", "-c", fmt.Sprintf("seq 1 %d & seq 1 %d | tr 0-9 a-j >&2; wait", lines, lines)}})
 	if end := d.ExecEnd(id, created.ExecId); end.ExitCode != 0 {
 		t.Fatalf("the command ended with %v", end)
 	}
 	wantOut, wantErr := sha256.New(), sha256.New()
-	letters := strings.NewReplacer("0", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6", "g", "7", "h", "8", "i", "9", "j")
+	var line, letters []byte
 	for i := 1; i <= lines; i++ {
-		line := fmt.Sprintf("%d\n", i)
-		io.WriteString(wantOut, line)
-		letters.WriteString(wantErr, line)
+		line = append(strconv.AppendInt(line[:0], int64(i), 10), '\n')
+		wantOut.Write(line)
+		letters = append(letters[:0], line...)
+		for at := range len(letters) - 1 {
+			letters[at] += 'a' - '0'
+		}
+		wantErr.Write(letters)
 	}
 	for path, want := range map[string][]byte{created.StdoutLogPath: wantOut.Sum(nil), created.StderrLogPath: wantErr.Sum(nil)} {
 		file, err := os.Open(path)

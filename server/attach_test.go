@@ -351,7 +351,11 @@ func feedIn(t *testing.T, a *sdk.Attachment, r io.Reader) {
 // TestAttachMuch: what goes in comes out, and readers at different offsets see the same.
 func TestAttachMuch(t *testing.T) {
 	t.Parallel()
-	const size = 64 << 20
+	attachMuch(t, 8<<20)
+}
+
+func attachMuch(t *testing.T, size int) {
+	t.Helper()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	client := sdkClient(t, d)
@@ -360,7 +364,7 @@ func TestAttachMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	idle := attachRaw(t, d, startOf(&agboxv1.AttachExecStart{ExecId: exec.ID, StdoutOffset: offset(0)}))
-	offsets := []uint64{0, 12_345_678, size - 1}
+	offsets := []uint64{0, 1_234_567, uint64(size) - 1}
 	sums := make([]hashed, len(offsets))
 	var group sync.WaitGroup
 	for i, from := range offsets {
@@ -372,7 +376,7 @@ func TestAttachMuch(t *testing.T) {
 			if _, err := reader.Wait(); err != nil {
 				t.Error(err)
 			}
-			if stdout, _ := reader.Offsets(); stdout != size {
+			if stdout, _ := reader.Offsets(); stdout != uint64(size) {
 				t.Errorf("a reader has come to %d", stdout)
 			}
 		})
@@ -391,7 +395,7 @@ func TestAttachMuch(t *testing.T) {
 		if _, err := io.CopyN(io.Discard, all, int64(from)); err != nil {
 			t.Fatal(err)
 		}
-		if want := sumOf(t, all); sums[i].sum(t) != want || sums[i].n != size-int64(from) {
+		if want := sumOf(t, all); sums[i].sum(t) != want || sums[i].n != int64(size)-int64(from) {
 			t.Errorf("from %d: %d other bytes came", from, sums[i].n)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 // TestPartialFailure: the one that could not be asked is the error, the others were asked, and the refusal says which.
 func TestPartialFailure(t *testing.T) {
+	t.Parallel()
 	s := &Server{log: slog.New(slog.DiscardHandler)}
 	for _, n := range []int{3, 300} {
 		var ids, want []string

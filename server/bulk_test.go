@@ -70,6 +70,7 @@ func (f *fleet) await(ids []string, state agboxv1.SandboxState) {
 
 // TestStatesFilter: lists, and bulk deletion, of some states only.
 func TestStatesFilter(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	for _, id := range []string{"run-1", "run-2", "stop-1", "gone-1"} {
 		f.create(id, mine)
@@ -111,6 +112,7 @@ func TestStatesFilter(t *testing.T) {
 }
 
 func TestBulkRefusals(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	f.create("mine-1", mine)
 	unknown, none := states{stopped, 99}, map[string]string(nil)
@@ -145,6 +147,7 @@ func TestBulkRefusals(t *testing.T) {
 
 // TestBulk: 200 sandboxes stop, go on and go with one call each, and others do not.
 func TestBulk(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	const n = 200
 	each(n, "mine", func(id string) { f.create(id, mine) })
@@ -181,6 +184,7 @@ func TestBulk(t *testing.T) {
 // TestBulkRaces: stops, resumes and deletions of the same sandboxes at once, some of which are deleted alone, too. No call
 // is refused, and all are gone in the end.
 func TestBulkRaces(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	const n = 50
 	each(n, "mine", func(id string) { f.create(id, mine) })
@@ -216,6 +220,7 @@ func TestBulkRaces(t *testing.T) {
 
 // TestWatchStates: only what leads to these states is told, and only of sandboxes in one of them at first.
 func TestWatchStates(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	f.create("mine-1", mine)
 	f.create("mine-2", mine)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestExecEnds(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	for name, test := range map[string]struct {
@@ -52,6 +53,7 @@ func TestExecEnds(t *testing.T) {
 }
 
 func TestExecEnvironment(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{Envs: map[string]string{"A": "sandbox", "B": "sandbox"}})
 	d.Exec(id, "mkdir", "-p", "/workspace/sub")
@@ -68,6 +70,7 @@ func TestExecEnvironment(t *testing.T) {
 
 // TestCancelLeavesNothing: nor what left the process group, nor the session.
 func TestCancelLeavesNothing(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	created, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"sh", "-c", "setsid sleep 300 & sleep 300"}})
@@ -139,6 +142,7 @@ func TestOutputIsComplete(t *testing.T) {
 
 // TestExecsSurviveRestarts: one that runs on, and one that ends while there is no daemon.
 func TestExecsSurviveRestarts(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	start := func(script string) string {
@@ -175,6 +179,7 @@ func TestExecsSurviveRestarts(t *testing.T) {
 
 // TestRepeatedRequest: with its mark, a create and an exec may be sent again.
 func TestRepeatedRequest(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "agbox-request-id", "mark-1")
 	create := func(ctx context.Context) (string, error) {

@@ -23,20 +23,25 @@ import (
 	"github.com/agbox-dev/agbox/server/servertest"
 )
 
-// diskDir returns an empty directory with a short path, in which Start will make the daemon's own once something is
-// mounted there. What Start needs beside that is made now, on the disk that all tests share.
+// diskDir returns an empty directory with a short path, to mount a disk on.
 func diskDir(t *testing.T) string {
 	t.Helper()
-	dockertest.TinyImage(t, dockertest.Engine(t), dockertest.Busybox)
-	dockertest.InitBinary(t)
-	t.TempDir()
 	dir, err := os.MkdirTemp("", "disk")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	t.Setenv("TMPDIR", dir)
 	return dir
+}
+
+// startOn runs a daemon that keeps everything on the disk that is mounted there.
+func startOn(t *testing.T, disk string) *servertest.Daemon {
+	t.Helper()
+	dir := filepath.Join(disk, "d")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return servertest.Start(t, servertest.In(dir))
 }
 
 // skipDisk ends a test whose disk cannot be had here.
@@ -259,10 +264,13 @@ func writesRefused(t *testing.T, d *servertest.Daemon, id, execID, wayOut string
 // TestDiskFull: what cannot be recorded is refused, what was accepted is carried on, and an exec that ends meanwhile
 // is told with its exit code once there is space, by itself, also when the daemon was started anew in between.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	for name, restarted := range map[string]bool{"same daemon": false, "daemon restarted meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			mountTmpfs(t, diskDir(t))
-			d := servertest.Start(t)
+			t.Parallel()
+			disk := diskDir(t)
+			mountTmpfs(t, disk)
+			d := startOn(t, disk)
 			id, gate := gated(t, d)
 			free := fill(t, d)
 			writesRefused(t, d, id, gate.execID, "free space")
@@ -316,6 +324,7 @@ func mountImage(t *testing.T, image, dir string) (loop string) {
 // TestDiskTurnsReadOnly: as the kernel does with a disk that fails. It takes no writes again until it is mounted
 // anew, for which everything that has files open on it has to end; nothing that was accepted is lost by then.
 func TestDiskTurnsReadOnly(t *testing.T) {
+	t.Parallel()
 	dir := diskDir(t)
 	image := filepath.Join(t.TempDir(), "disk")
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 32<<20)); err != nil {
@@ -323,7 +332,7 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 	}
 	run(t, "mkfs.ext4", "-q", "-F", image)
 	loop := mountImage(t, image, dir)
-	d := servertest.Start(t)
+	d := startOn(t, dir)
 	id, gate := gated(t, d)
 	if err := os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(loop), "trigger_fs_error"), []byte("1"), 0); err != nil {
 		skipDisk(t, err)

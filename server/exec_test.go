@@ -8,6 +8,7 @@ import (
 )
 
 func TestLife(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{Envs: map[string]string{"GREETING": "hello"}})
 

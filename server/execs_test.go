@@ -13,6 +13,7 @@ import (
 )
 
 func TestListExecs(t *testing.T) {
+	t.Parallel()
 	fake := actorstest.New()
 	fake.Run = fake.UntilCancelled
 	f := startFleet(t, actors.Config{}, fake)

@@ -6,8 +6,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/docker/docker/api/types/network"
@@ -36,12 +38,21 @@ func greet(t *testing.T, listener net.Listener) {
 	t.Cleanup(func() { listener.Close(); <-done })
 }
 
-// outside is a machine beyond this host: a network namespace at 45.51.100.2, reached by a wire, that answers on the
+// outside is a machine beyond this host: a network namespace at 198.51.100.2, reached by a wire, that answers on the
 // ports 7000 and 8000.
 func outside(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root: the outside is a network namespace")
+	}
+	// One at a time, of all test processes of this host.
+	turn, err := os.OpenFile(filepath.Join(os.TempDir(), "agbox-test-outside.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { turn.Close() })
+	if err := syscall.Flock(int(turn.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
 	}
 	const here, there = "agboxtest0", "agboxtest1"
 	inside := make(chan error)
@@ -58,12 +69,12 @@ func outside(t *testing.T) {
 		defer host.Close()
 		inside <- errors.Join(
 			netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: there}, PeerName: here, PeerNamespace: netlink.NsFd(host)}),
-			raise(there, "45.51.100.2/24"), listenAt(t, "45.51.100.2:7000"), listenAt(t, "45.51.100.2:8000"))
+			raise(there, "198.51.100.2/24"), listenAt(t, "198.51.100.2:7000"), listenAt(t, "198.51.100.2:8000"))
 	}()
 	if err := <-inside; err != nil {
 		t.Fatal(err)
 	}
-	if err := raise(here, "45.51.100.1/24"); err != nil {
+	if err := raise(here, "198.51.100.1/24"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -118,6 +129,7 @@ const answering = `while :; do echo open | nc -l -p 8080; done`
 // TestIsolation is a port scan from inside: the host by every address that it has, gateways, neighbours and what they
 // publish are closed; the sandbox's own services and the world outside are open.
 func TestIsolation(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	ping, err := d.Ping(t.Context(), &agboxv1.PingRequest{})
 	if err != nil {
@@ -153,7 +165,7 @@ func TestIsolation(t *testing.T) {
 	if text := ask(t, d, two, &agboxv1.PublishedPort{ContainerPort: 8080, HostIp: "127.0.0.1", HostPort: uint32(published)}); text != "open\n" {
 		t.Errorf("from the host the published port answers %q", text)
 	}
-	if !reaches(d, one, "db", 8080) || !reaches(d, one, "45.51.100.2", 7000) {
+	if !reaches(d, one, "db", 8080) || !reaches(d, one, "198.51.100.2", 7000) {
 		t.Error("its own service or the world outside is closed")
 	}
 	_, gatewayOne := addressOf(t, d, one)
@@ -195,10 +207,11 @@ func TestIsolation(t *testing.T) {
 
 // TestNetworkModes: none reaches nothing, allow what it lists, with services or without.
 func TestNetworkModes(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	outside(t)
 	none := d.Create(&agboxv1.CreateSpec{Network: &agboxv1.NetworkSpec{Mode: "none"}})
-	if reaches(d, none, "45.51.100.2", 7000) {
+	if reaches(d, none, "198.51.100.2", 7000) {
 		t.Error("a sandbox without network reaches the world")
 	}
 	if networks, err := d.Engine.NetworkList(t.Context(), network.ListOptions{}); err != nil {
@@ -213,21 +226,21 @@ func TestNetworkModes(t *testing.T) {
 	served := d.Create(&agboxv1.CreateSpec{
 		Network: &agboxv1.NetworkSpec{Mode: "none"}, RequiredServices: []*agboxv1.ServiceSpec{web(d, "db")},
 	})
-	if reaches(d, served, "45.51.100.2", 7000) {
+	if reaches(d, served, "198.51.100.2", 7000) {
 		t.Error("a sandbox that has only its services reaches the world")
 	}
 	if _, stdout, stderr := d.Exec(served, "wget", "-qO-", "http://db:8080/index.html"); stdout != "hello from db\n" {
 		t.Errorf("its service answers %q, %s", stdout, stderr)
 	}
 	allowed := d.Create(&agboxv1.CreateSpec{Network: &agboxv1.NetworkSpec{Mode: "allow", Allow: []*agboxv1.NetworkDestination{
-		{Cidr: "45.51.100.0/24", Ports: []uint32{8000}},
+		{Cidr: "198.51.100.0/24", Ports: []uint32{8000}},
 	}}})
 	check := func(when string) {
 		t.Helper()
-		if !reaches(d, allowed, "45.51.100.2", 8000) {
+		if !reaches(d, allowed, "198.51.100.2", 8000) {
 			t.Errorf("%s: what is allowed is closed", when)
 		}
-		if reaches(d, allowed, "45.51.100.2", 7000) {
+		if reaches(d, allowed, "198.51.100.2", 7000) {
 			t.Errorf("%s: what is not allowed is open", when)
 		}
 	}

@@ -96,7 +96,8 @@ func TestHolderIsKilled(t *testing.T) {
 func TestLeaseOverRestart(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
-	back, gone := leased(d, 5*time.Second, ""), leased(d, 5*time.Second, "")
+	back := leased(d, time.Minute, "")
+	gone := leased(d, 10*time.Second, "")
 	client := holder(t, d, gone)
 	d.Stop()
 	client.Process.Kill()
@@ -111,6 +112,7 @@ func TestLeaseOverRestart(t *testing.T) {
 
 // TestDetach: what is detached needs no holder, and its holders hear that they hold nothing any more.
 func TestDetach(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	lease := &agboxv1.CreateSpec{Image: "image", Lease: &agboxv1.LeaseSpec{}}
 	for _, id := range []string{"box-1", "box-2"} {

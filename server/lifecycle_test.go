@@ -24,6 +24,7 @@ func kinds(events []*agboxv1.SandboxEvent) string {
 
 // TestStop: the way to STOPPED never leads over FAILED, and a second stop on the way is refused.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	stubborn, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"}})
@@ -49,6 +50,7 @@ func TestStop(t *testing.T) {
 
 // TestDeleteWhilePending: what is being made when the delete comes neither comes back nor stays.
 func TestDeleteWhilePending(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	stays := dockertest.TinyImage(t, d.Engine, dockertest.EntrypointStays)
 	for _, await := range []agboxv1.EventType{agboxv1.EventType_SANDBOX_ACCEPTED, agboxv1.EventType_SANDBOX_PREPARING} {
@@ -71,6 +73,7 @@ func TestDeleteWhilePending(t *testing.T) {
 
 // TestSimilarIDs: two ids that differ only in - and _ never touch each other's objects.
 func TestSimilarIDs(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	ids := []string{"same-name_x", "same_name-x"}
 	for _, id := range ids {
@@ -94,6 +97,7 @@ func TestSimilarIDs(t *testing.T) {
 
 // TestPrimaryIsKilled: the sandbox is FAILED with the cause, its command has an end, and it can be deleted.
 func TestPrimaryIsKilled(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	exec, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"sleep", "100"}})
@@ -118,6 +122,7 @@ func TestPrimaryIsKilled(t *testing.T) {
 }
 
 func TestMissingImage(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	created, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: "agbox-test/none:here"}})
 	if err != nil {
@@ -133,6 +138,7 @@ func TestMissingImage(t *testing.T) {
 
 // TestResumeOfABrokenSandbox: a missing part is said, and not made again.
 func TestResumeOfABrokenSandbox(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	if _, err := d.StopSandbox(t.Context(), &agboxv1.StopSandboxRequest{SandboxId: id}); err != nil {
@@ -160,6 +166,7 @@ func TestResumeOfABrokenSandbox(t *testing.T) {
 }
 
 func TestEntrypoints(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	prepared := d.Create(&agboxv1.CreateSpec{Image: dockertest.TinyImage(t, d.Engine, dockertest.EntrypointPrepares)})
 	_, stdout, _ := d.Exec(prepared, "sh", "-c", "id -un; cat /prepared")
@@ -173,6 +180,7 @@ func TestEntrypoints(t *testing.T) {
 }
 
 func TestUsers(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	for variant, want := range map[dockertest.Variant]string{dockertest.Busybox: "1000", dockertest.RootOnly: "0", dockertest.ImageUser: "1234"} {
 		id := d.Create(&agboxv1.CreateSpec{Image: dockertest.TinyImage(t, d.Engine, variant)})
@@ -188,6 +196,7 @@ func TestUsers(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	ctx := t.Context()
 	var ids []string

@@ -267,12 +267,16 @@ func TestFollowLogEnds(t *testing.T) {
 // TestManyFollowers: all read the same, and one that reads nothing is in nobody's way, on the same connection too.
 func TestManyFollowers(t *testing.T) {
 	t.Parallel()
+	manyFollowers(t, 10)
+}
+
+func manyFollowers(t *testing.T, followers int) {
+	t.Helper()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	exec, release := heldBack(t, d, id, "many", "i=0; while [ $i -lt 20 ]; do i=$((i+1)); seq 20000; done")
 	idle := openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec.ExecId, Follow: true})
-	const followers = 50
-	var sums [followers][sha256.Size]byte
+	sums := make([][sha256.Size]byte, followers)
 	var readers sync.WaitGroup
 	for i := range followers {
 		stream := openLog(t, d, &agboxv1.ReadExecLogRequest{ExecId: exec.ExecId, Follow: true})

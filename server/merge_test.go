@@ -114,6 +114,7 @@ func indexOf(exec *agboxv1.CreateExecResponse) string {
 
 // TestMerge: a follower sees each turn of a command before the next one, and who comes later sees the same.
 func TestMerge(t *testing.T) {
+	t.Parallel()
 	t.Run("socket", func(t *testing.T) { merge(t) })
 	t.Run("engine", func(t *testing.T) { merge(t, servertest.ByEngine) })
 }
@@ -264,6 +265,7 @@ func TestMergeWithout(t *testing.T) {
 
 // TestMergeMuch: every byte of a busy command comes, once, whoever follows, and with its time.
 func TestMergeMuch(t *testing.T) {
+	t.Parallel()
 	t.Run("socket", func(t *testing.T) { mergeMuch(t) })
 	t.Run("engine", func(t *testing.T) { mergeMuch(t, servertest.ByEngine) })
 }

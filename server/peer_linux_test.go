@@ -13,6 +13,7 @@ import (
 
 // TestStrangersAreTurnedAway: whoever gets past the modes of socket and directory is asked who it is.
 func TestStrangersAreTurnedAway(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can come as somebody else")
 	}

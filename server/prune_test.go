@@ -51,6 +51,7 @@ func startEnded(t *testing.T) *fleet {
 }
 
 func TestPrune(t *testing.T) {
+	t.Parallel()
 	f := startEnded(t)
 	before, err := f.ListSandboxes(t.Context(), &agboxv1.ListSandboxesRequest{})
 	if err != nil {
@@ -94,6 +95,7 @@ func TestPrune(t *testing.T) {
 }
 
 func TestPruneRefusals(t *testing.T) {
+	t.Parallel()
 	f := startEnded(t)
 	for _, state := range []agboxv1.SandboxState{pending, agboxv1.SandboxState_SANDBOX_STATE_DELETING, deleted} {
 		_, err := f.Prune(t.Context(), &agboxv1.PruneRequest{States: states{stopped, state}})
@@ -112,6 +114,7 @@ func TestPruneRefusals(t *testing.T) {
 
 // TestPruneSnapshots: those that no sandbox was made from, with the labels, and none without being asked for.
 func TestPruneSnapshots(t *testing.T) {
+	t.Parallel()
 	f := startEnded(t)
 	for id, labels := range map[string]map[string]string{"snap-mine": mine, "snap-other": nil, "snap-used": mine} {
 		if _, err := f.SnapshotSandbox(t.Context(), &agboxv1.SnapshotSandboxRequest{SandboxId: "ready-mine", SnapshotId: id, Labels: labels}); err != nil {

@@ -24,6 +24,7 @@ import (
 
 // TestRefusals: what does not fit the state of things. What is bad by itself has tables of its own.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	ctx := t.Context()
 	id := d.Create(&agboxv1.CreateSpec{})
@@ -80,6 +81,7 @@ func TestRefusals(t *testing.T) {
 
 // TestForeignObjectsAreLeftAlone: a name that somebody else holds is a conflict, and what is theirs stays.
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	ctx := context.Background()
 	created, err := d.Engine.ContainerCreate(ctx, &container.Config{Image: d.Image}, nil, nil, nil, "agbox-primary-foreign-container")

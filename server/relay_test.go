@@ -3,7 +3,6 @@ package server_test
 import (
 	"crypto/sha256"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -144,12 +143,14 @@ func execOf(t *testing.T, d *servertest.Daemon, execID string) *agboxv1.ExecStat
 	return got.Exec
 }
 
-// relayMuch goes through commands, in bytes.
-const relayMuch = 50 << 20
-
 // TestRelayMuch: as it went in, so it comes out.
 func TestRelayMuch(t *testing.T) {
 	t.Parallel()
+	relayMuch(t, 8<<20)
+}
+
+func relayMuch(t *testing.T, size int) {
+	t.Helper()
 	d := servertest.Start(t, servertest.ByEngine)
 	id := d.Create(&agboxv1.CreateSpec{})
 	client := sdkClient(t, d)
@@ -162,12 +163,12 @@ func TestRelayMuch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	feedIn(t, attached, io.LimitReader(randomBytes(9, relayMuch), relayMuch))
+	feedIn(t, attached, randomBytes(9, size))
 	if end, err := attached.Wait(); err != nil || end.ExitCode != 0 {
 		t.Errorf("ended as %+v, %v", end, err)
 	}
-	if out.n != relayMuch || out.sum(t) != sumOf(t, randomBytes(9, relayMuch)) {
-		t.Errorf("%d bytes of %d came back, or others", out.n, relayMuch)
+	if out.n != int64(size) || out.sum(t) != sumOf(t, randomBytes(9, size)) {
+		t.Errorf("%d bytes of %d came back, or others", out.n, size)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // TestSnapshotRetention: a snapshot goes when its time is over, whether it was there before or is made meanwhile; one
 // that a sandbox needs, and one of a fork, stay.
 func TestSnapshotRetention(t *testing.T) {
+	t.Parallel()
 	fake := actorstest.New()
 	before := startFleet(t, actors.Config{}, fake)
 	before.create("box-1", nil)

@@ -26,8 +26,8 @@ func TestStats(t *testing.T) {
 		Name: "side", Image: d.Image, Command: []string{"sleep", "300"},
 		Healthcheck: &agboxv1.HealthcheckConfig{Test: []string{"CMD", "true"}, Interval: durationpb.New(time.Second)},
 	}}})
-	// 64 MiB that are held, two seconds of work, and a file that is written.
-	d.Script(id, "head -c 67108864 /dev/zero >/dev/shm/held; head -c 1000000000 /dev/zero | md5sum >/dev/null\n"+
+	// 64 MiB that are held, half a second of work, and processes that stay.
+	d.Script(id, "head -c 67108864 /dev/zero >/dev/shm/held; head -c 300000000 /dev/zero | md5sum >/dev/null\n"+
 		"sleep 200 & sleep 200 &")
 	stats, err := d.GetStats(t.Context(), &agboxv1.GetStatsRequest{SandboxId: id})
 	if err != nil {
@@ -90,6 +90,7 @@ func TestInfo(t *testing.T) {
 
 // TestInfoCounts: every state that there is, and the execs that run.
 func TestInfoCounts(t *testing.T) {
+	t.Parallel()
 	fake := actorstest.New()
 	fake.Run = fake.UntilCancelled
 	f := startFleet(t, actors.Config{}, fake)

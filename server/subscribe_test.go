@@ -20,6 +20,7 @@ import (
 // TestSubscribe: whatever the anchor, and whatever happens meanwhile, there is no gap, no duplicate, and replay
 // marks exactly what was there before.
 func TestSubscribe(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	ctx := t.Context()
 	id := d.Create(&agboxv1.CreateSpec{})
@@ -69,6 +70,7 @@ func TestSubscribe(t *testing.T) {
 }
 
 func TestSnapshot(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	exec, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"sleep", "100"}})
@@ -105,6 +107,7 @@ func TestSnapshot(t *testing.T) {
 
 // TestShutdownWithSubscribers: the daemon ends although they stay, and tells them to come back.
 func TestShutdownWithSubscribers(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	var streams []*raw.Stream
@@ -128,6 +131,7 @@ func TestShutdownWithSubscribers(t *testing.T) {
 }
 
 func TestHealthReflectionAndModes(t *testing.T) {
+	t.Parallel()
 	d := servertest.Start(t)
 	for path, want := range map[string]os.FileMode{d.Socket(): 0o600 | os.ModeSocket, filepath.Dir(d.Socket()): 0o700 | os.ModeDir} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {

@@ -29,6 +29,7 @@ func (f *fleet) waitSandbox(id string, wanted states, timeout *durationpb.Durati
 
 // TestWaitSandbox: every wait without a timeout ends by itself.
 func TestWaitSandbox(t *testing.T) {
+	t.Parallel()
 	fake := actorstest.New()
 	doors := map[string]chan struct{}{"create box-1": make(chan struct{}), "stop box-1": make(chan struct{}), "remove box-1": make(chan struct{})}
 	fake.Before = func(ctx context.Context, call string) error {
@@ -101,6 +102,7 @@ func TestWaitSandbox(t *testing.T) {
 
 // TestWaitExec: the end wakes all who wait, and the end of the daemon those who are left.
 func TestWaitExec(t *testing.T) {
+	t.Parallel()
 	fake := actorstest.New()
 	fake.Run = fake.UntilCancelled
 	f := startFleet(t, actors.Config{}, fake)

@@ -52,6 +52,7 @@ func untilDeleted(t *testing.T, stream *raw.Stream, n int, begin map[string]uint
 
 // TestWatch: sandboxes that are there, that come, that go and that do not match, all busy at once.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	const n = 20
 	begin := map[string]uint64{}
@@ -79,6 +80,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestWatchSnapshot(t *testing.T) {
+	t.Parallel()
 	fake := actorstest.New()
 	fake.Run = fake.UntilCancelled
 	f := startFleet(t, actors.Config{}, fake)
@@ -121,6 +123,7 @@ func loud(context.Context, *agboxv1.CreateExecRequest) (lifecycle.ExecResult, er
 // TestWatchUnread: a watch that is not read for longer than changes are remembered still tells everything, also of
 // sandboxes that came, or came and went, meanwhile.
 func TestWatchUnread(t *testing.T) {
+	t.Parallel()
 	fake := actorstest.New()
 	fake.Run = loud
 	f := startFleet(t, actors.Config{}, fake)
@@ -218,6 +221,7 @@ func TestTrimmedAway(t *testing.T) {
 }
 
 func TestWatchEnds(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: map[string]string{"": "a"}})
 	_, err := stream.Recv()

@@ -91,6 +91,7 @@ func primary() []*agboxv1.ContainerStats { return []*agboxv1.ContainerStats{{Pid
 // TestWatchStatsSlow: while the client takes nothing only so many readings are made, once, however often it would be
 // time; and then each sandbox has its turn.
 func TestWatchStatsSlow(t *testing.T) {
+	t.Parallel()
 	const n = 20
 	var now, most, calls atomic.Int64
 	entered, release := make(chan string, n), make(chan struct{})
@@ -133,6 +134,7 @@ func TestWatchStatsSlow(t *testing.T) {
 // TestWatchStatsFault: what cannot be read of one sandbox does not keep the others from being told; without an engine
 // the stream ends.
 func TestWatchStatsFault(t *testing.T) {
+	t.Parallel()
 	var gone atomic.Bool
 	_, client, ended := watchStats(t, 3, shortestInterval, func(_ context.Context, id string) ([]*agboxv1.ContainerStats, error) {
 		switch {
@@ -174,6 +176,7 @@ func makeReady(t *testing.T, s *Server, id string) {
 
 // TestWatchStatsStopped: one that is stopped is read no more, whatever the engine would say of it.
 func TestWatchStatsStopped(t *testing.T) {
+	t.Parallel()
 	s, client, _ := watchStats(t, 2, shortestInterval, func(context.Context, string) ([]*agboxv1.ContainerStats, error) {
 		return primary(), nil
 	})
@@ -200,6 +203,7 @@ func TestWatchStatsStopped(t *testing.T) {
 
 // TestStatsDue: a sandbox waits for its turn once, however often it would be time.
 func TestStatsDue(t *testing.T) {
+	t.Parallel()
 	w := &statsWatch{watched: map[string]bool{"a": true, "b": true}, busy: map[string]bool{}}
 	for range 100 {
 		w.want("a")
@@ -212,6 +216,7 @@ func TestStatsDue(t *testing.T) {
 
 // TestStatsWeight: the containers of a sandbox count, not the sandboxes, and one with many of them is read alone.
 func TestStatsWeight(t *testing.T) {
+	t.Parallel()
 	for services, want := range map[int]int64{0: 1, 1: 2, 3: 4, 20: engineCalls} {
 		spec := &agboxv1.CreateSpec{OptionalServices: make([]*agboxv1.ServiceSpec, services/2), RequiredServices: make([]*agboxv1.ServiceSpec, services-services/2)}
 		if got := statsWeight(spec); got != want {

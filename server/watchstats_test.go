@@ -52,6 +52,7 @@ func readUntil(t *testing.T, stream *raw.StatsStream, wanted []string, never ...
 
 // TestWatchStats: sandboxes that match, that come, and that run no more.
 func TestWatchStats(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	for _, id := range []string{"mine-1", "mine-2", "mine-3"} {
 		f.create(id, mine)
@@ -91,6 +92,7 @@ func TestWatchStats(t *testing.T) {
 }
 
 func TestWatchStatsRefusals(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	for _, test := range []struct {
 		request       *agboxv1.WatchStatsRequest

@@ -29,8 +29,6 @@ type Runtime struct {
 	Conflicts func()
 	// NoCopyOnWrite is why no sandbox can have copy-on-write mounts; nil: they can.
 	NoCopyOnWrite error
-	// NotIsolated is why sandboxes are not kept from the host; "": they are.
-	NotIsolated string
 	// Orphans are reported as objects in the runtime.
 	Orphans map[string]bool
 	// Described are sandboxes that the runtime can describe, Histories those with files, and Execs the execs of each sandbox
@@ -277,8 +275,7 @@ func (r *Runtime) Observe(ctx context.Context, id string, _ *agboxv1.CreateSpec)
 	return actors.Observation{Alive: r.running[id], Code: lifecycle.CodeContainerNotRunning, Cause: "exit code 137 (signal 9)", Lost: r.lost}, nil
 }
 
-// Isolated returns NotIsolated.
-func (r *Runtime) Isolated() (bool, string) { return r.NotIsolated == "", r.NotIsolated }
+func (r *Runtime) Isolated() (bool, string) { return true, "" }
 
 // CopyOnWrite returns NoCopyOnWrite.
 func (r *Runtime) CopyOnWrite() error { return r.NoCopyOnWrite }

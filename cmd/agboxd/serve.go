@@ -113,7 +113,7 @@ func openRuntime(ctx context.Context, paths paths, config config, instance strin
 		Instance: instance,
 		DataDir:  paths.data,
 		InitPath: init,
-		Pool:     config.Network.Pool, SubnetBits: config.Network.Prefix, NameServers: config.Network.NameServers,
+		Pool:     config.Network.Pool, SubnetBits: config.Network.Prefix,
 		CreateConcurrency: config.Runtime.CreateConcurrency,
 		StopGrace:         config.Runtime.StopGrace.Duration,
 		IsolationRequired: config.Isolation.Required,

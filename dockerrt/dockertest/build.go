@@ -1,6 +1,8 @@
 package dockertest
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,7 +44,18 @@ var moduleRoot = sync.OnceValues(func() (string, error) {
 	return filepath.Dir(mod), nil
 })
 
-// buildStatic builds a program of this module into bin/test/ of its tree.
+// sameContent reports whether both files are there and hold the same.
+func sameContent(there, fresh string) (bool, error) {
+	old, err := os.ReadFile(there)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	made, freshErr := os.ReadFile(fresh)
+	return bytes.Equal(old, made), errors.Join(err, freshErr)
+}
+
+// buildStatic builds a program of this module into bin/test/ of its tree. It stays the same file where it is the same
+// program: sandboxes of other test processes have it mounted.
 func buildStatic(name, pkg string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -55,6 +68,9 @@ func buildStatic(name, pkg string) (string, error) {
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
+	}
+	if same, err := sameContent(path, fresh); same || err != nil {
+		return path, errors.Join(err, os.Remove(fresh))
 	}
 	return path, os.Rename(fresh, path)
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -58,15 +59,33 @@ func TinyImage(t testing.TB, cli *client.Client, v Variant) string {
 
 // EnsureImage is TinyImage outside of a test. It fails with ErrNoBusybox where busybox-static is missing.
 func EnsureImage(ctx context.Context, cli *client.Client, v Variant) (string, error) {
-	rootfs, changes, err := content(v)
+	once, _ := recipes.LoadOrStore(v, sync.OnceValues(func() (recipe, error) { return recipeOf(v) }))
+	made, err := once.(func() (recipe, error))()
+	if err == nil {
+		err = importOnce(ctx, cli, made)
+	}
 	if err != nil {
 		return "", fmt.Errorf("image %s: %w", v, err)
 	}
-	ref := fmt.Sprintf("agbox-test/%s:%s", v, digest(rootfs, changes))
-	if err := importOnce(ctx, cli, ref, rootfs, changes); err != nil {
-		return "", fmt.Errorf("image %s: %w", v, err)
+	return made.ref, nil
+}
+
+// recipe is all that a tiny image is made of.
+type recipe struct {
+	ref     string
+	rootfs  []byte
+	changes []string
+}
+
+// recipes holds, for each Variant that was asked for in this process, what makes its recipe once.
+var recipes sync.Map
+
+func recipeOf(v Variant) (recipe, error) {
+	rootfs, changes, err := content(v)
+	if err != nil {
+		return recipe{}, err
 	}
-	return ref, nil
+	return recipe{fmt.Sprintf("agbox-test/%s:%s", v, digest(rootfs, changes)), rootfs, changes}, nil
 }
 
 // digest names content: the same bytes and changes always get the same tag.
@@ -80,7 +99,10 @@ func digest(rootfs []byte, changes []string) string {
 }
 
 // importOnce holds a lock of the machine, so that test processes beside each other make an image once.
-func importOnce(ctx context.Context, cli *client.Client, ref string, rootfs []byte, changes []string) error {
+func importOnce(ctx context.Context, cli *client.Client, r recipe) error {
+	if have, err := HasImage(ctx, cli, r.ref); have || err != nil {
+		return err
+	}
 	lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("agbox-test-%d.lock", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -89,10 +111,10 @@ func importOnce(ctx context.Context, cli *client.Client, ref string, rootfs []by
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}
-	if have, err := HasImage(ctx, cli, ref); have || err != nil {
+	if have, err := HasImage(ctx, cli, r.ref); have || err != nil {
 		return err
 	}
-	return Import(ctx, cli, ref, bytes.NewReader(rootfs), changes)
+	return Import(ctx, cli, r.ref, bytes.NewReader(r.rootfs), r.changes)
 }
 
 // HasImage tells whether the engine holds ref.

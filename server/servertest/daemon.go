@@ -65,7 +65,7 @@ func Start(t testing.TB, options ...func(*dockerrt.Config)) *Daemon {
 	for _, option := range options {
 		option(&d.config)
 	}
-	if d.Client, err = raw.Dial(raw.WithSocket(filepath.Join(dir, "r", "agboxd.sock"))); err != nil {
+	if d.Client, err = raw.Dial(raw.WithSocket(filepath.Join(d.config.DataDir, "r", "agboxd.sock"))); err != nil {
 		t.Fatal(err)
 	}
 	d.start()
@@ -75,6 +75,11 @@ func Start(t testing.TB, options ...func(*dockerrt.Config)) *Daemon {
 
 // ByEngine has commands get into sandboxes by way of the engine.
 func ByEngine(c *dockerrt.Config) { c.ExecTransport = dockerrt.TransportEngine }
+
+// In has the daemon keep everything below a directory that is the test's. Its path must be short.
+func In(dir string) func(*dockerrt.Config) {
+	return func(c *dockerrt.Config) { c.DataDir = dir }
+}
 
 // Variant returns another of the tiny images.
 func (d *Daemon) Variant(v dockertest.Variant) string {

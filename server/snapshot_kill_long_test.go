@@ -1,3 +1,5 @@
+//go:build long
+
 package server_test
 
 import (
@@ -22,9 +24,9 @@ import (
 	"github.com/agbox-dev/agbox/server/chaos/proxy"
 )
 
-// TestKilledInASnapshot: a daemon that dies in the middle of one leaves it whole or not at all, once the next has looked
+// TestLongKilledInASnapshot: a daemon that dies in the middle of one leaves it whole or not at all, once the next has looked
 // around; a fork that was not accepted leaves nothing.
-func TestKilledInASnapshot(t *testing.T) {
+func TestLongKilledInASnapshot(t *testing.T) {
 	t.Parallel()
 	engine := dockertest.Engine(t)
 	defer engine.Close()

@@ -1,3 +1,5 @@
+//go:build long
+
 package server_test
 
 import (
@@ -27,8 +29,8 @@ func postgresImage(t *testing.T) string {
 	return strings.TrimSpace(string(ref))
 }
 
-// TestPostgres is the life of the example docs/demo/postgres.yaml, to the end of its database.
-func TestPostgres(t *testing.T) {
+// TestLongPostgres is the life of the example docs/demo/postgres.yaml, to the end of its database.
+func TestLongPostgres(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	example, err := os.ReadFile("../docs/demo/postgres.yaml")
