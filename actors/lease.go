@@ -67,6 +67,16 @@ func (s *System) Hold(_ context.Context, id string) (release func(), err error) 
 	return func() { s.hold(e, -1) }, nil
 }
 
+// KeepLeases has no lease end any more in this process. For the daemon's own end, which cuts off those who hold: the next
+// start gives them time to come back.
+func (s *System) KeepLeases() {
+	for _, e := range s.registry.all() {
+		if e.spec.GetLease() != nil {
+			s.hold(e, 1)
+		}
+	}
+}
+
 func (s *System) hold(e *entry, n int) {
 	e.lease.mu.Lock()
 	e.lease.holders += n

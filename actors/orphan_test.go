@@ -57,11 +57,11 @@ func TestOrphans(t *testing.T) {
 			!list[1].FoundAt.Equal(time.Now()) || list[1].RemovedAt.Sub(list[1].FoundAt) != 24*time.Hour {
 			t.Errorf("listed are %v, %v", list, err)
 		}
-		w.runtime.Orphans = map[string]bool{"lost": true, "young": false}
+		w.runtime.SetOrphans(map[string]bool{"lost": true, "young": false})
 		time.Sleep(6 * time.Minute)
 		synctest.Wait()
 		expect("after minutes", map[string]int{"remove young": 1, "remove lost": 0})
-		w.runtime.Orphans = map[string]bool{"lost": true}
+		w.runtime.SetOrphans(map[string]bool{"lost": true})
 		time.Sleep(12 * time.Hour)
 		w.restart()
 		time.Sleep(11 * time.Hour)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/cenkalti/backoff/v5"
@@ -26,8 +27,11 @@ type sandbox struct {
 	operation *operation
 	// stale: a container may have ended since they were last looked at. looks spaces the looks that failed, and
 	// lookAgain is true while one waits for its time.
-	stale     bool
-	looks     *backoff.ExponentialBackOff
+	stale bool
+	looks *backoff.ExponentialBackOff
+	// records spaces the tries to record facts that the log could not take, the next of which is at recordAt.
+	records   *backoff.ExponentialBackOff
+	recordAt  time.Time
 	lookAgain bool
 	// execs are the actors of the running commands, the primary's own included.
 	execs map[string]*actor.PID
@@ -131,6 +135,9 @@ func (s *sandbox) Receive(c actor.Context) {
 func (s *sandbox) started(c actor.Context) {
 	s.execs = map[string]*actor.PID{}
 	s.looks = newBackoff()
+	s.records = newBackoff()
+	s.records.InitialInterval, s.records.MaxInterval = firstRecordRetry, lastRecordRetry
+	s.records.Reset()
 	s.serving = map[string]context.CancelFunc{}
 	s.catchUp()
 	if oldest, _, err := s.system.db.Bounds(s.entry.id); err == nil {

@@ -63,6 +63,7 @@ const shutdownGrace = 5 * time.Second
 func (s *System) Shutdown(ctx context.Context) {
 	s.once.Do(func() {
 		s.closing.Store(true)
+		s.KeepLeases()
 		s.applyPolicy(ctx)
 		s.settle(ctx)
 		s.abandon()

@@ -12,8 +12,12 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// recordRetry is how long a fact waits for another try when the log could not take it, as with a full disk.
-const recordRetry = time.Second
+// A fact waits so long for another try when the log could not take it, as with a full disk: longer with each try, and not as
+// long as other sandboxes.
+const (
+	firstRecordRetry = time.Second
+	lastRecordRetry  = 30 * time.Second
+)
 
 // step is a command on its way into the log.
 type step struct {
@@ -115,6 +119,7 @@ func (s *sandbox) record(c actor.Context, steps []*step) []*step {
 			}
 			return steps[i+1:]
 		}
+		s.records.Reset()
 		s.apply(c, st)
 	}
 	return nil
@@ -233,10 +238,20 @@ func (s *sandbox) fact(self *actor.PID, message any, command lifecycle.Command) 
 		if _, refused := errors.AsType[*lifecycle.Refusal](err); err == nil || refused {
 			return
 		}
+		delay := s.nextRecord()
 		s.system.log.Error("event could not be recorded, trying again",
-			slog.String("sandbox_id", s.entry.id), slog.Duration("after", recordRetry), slog.Any("error", err))
+			slog.String("sandbox_id", s.entry.id), slog.Duration("after", delay), slog.Any("error", err))
 		if !errors.Is(err, persist.ErrClosed) {
-			s.system.sendLater(self, message, recordRetry)
+			s.system.sendLater(self, message, delay)
 		}
 	}}
+}
+
+// nextRecord is how long until facts are tried again, all that wait at the same time.
+func (s *sandbox) nextRecord() time.Duration {
+	now := time.Now()
+	if !now.Before(s.recordAt) {
+		s.recordAt = now.Add(s.records.NextBackOff())
+	}
+	return s.recordAt.Sub(now)
 }

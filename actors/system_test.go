@@ -34,6 +34,7 @@ type world struct {
 	config  actors.Config
 	path    string
 	db      *persist.DB
+	logger  *slog.Logger // nil for the test's own output
 }
 
 // inWorld runs test in a bubble: there, time passes only while everything waits.
@@ -58,7 +59,11 @@ func (w *world) start() {
 	if w.db, err = persist.Open(w.path); err != nil {
 		w.t.Fatal(err)
 	}
-	if w.system, err = actors.Start(w.config, w.db, w.runtime, slog.New(slog.NewTextHandler(w.t.Output(), nil))); err != nil {
+	log := w.logger
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(w.t.Output(), nil))
+	}
+	if w.system, err = actors.Start(w.config, w.db, w.runtime, log); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()

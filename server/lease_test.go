@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
+	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/server/servertest"
@@ -156,4 +158,57 @@ func TestDetach(t *testing.T) {
 	refused(t, err, codes.FailedPrecondition, "SANDBOX_INVALID_STATE", "", "cannot detach")
 	_, err = hold("nobody").Recv()
 	refused(t, err, codes.NotFound, "SANDBOX_NOT_FOUND", "")
+}
+
+// TestShutdownEndsNoLease: the streams that the daemon's end cuts off are nobody's leaving, however long that takes.
+func TestShutdownEndsNoLease(t *testing.T) {
+	t.Parallel()
+	fake := actorstest.New()
+	busy := make(chan struct{})
+	fake.Before = func(ctx context.Context, call string) error {
+		if call == "create slow-1" { // for which the daemon waits when it ends
+			close(busy)
+			select {
+			case <-ctx.Done():
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+		return nil
+	}
+	f := startFleet(t, actors.Config{}, fake)
+	create := func(id string) {
+		t.Helper()
+		if _, err := f.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{
+			Image: "image", Lease: &agboxv1.LeaseSpec{Grace: durationpb.New(100 * time.Millisecond)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("box-1")
+	hold, err := f.HoldSandbox(t.Context(), &agboxv1.HoldSandboxRequest{SandboxId: "box-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hold.Close()
+	if _, err := hold.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: "slow-1", CreateSpec: &agboxv1.CreateSpec{Image: "image"}}); err != nil {
+		t.Fatal(err)
+	}
+	<-busy
+	f.stop()
+	db, err := persist.Open(filepath.Join(f.dir, "ids.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	events, err := db.Events("box-1", 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events {
+		if event.GetSandboxPhase().GetReason() == "lease_ended" {
+			t.Errorf("the end of the daemon ended the lease: %v", event)
+		}
+	}
 }

@@ -145,6 +145,7 @@ const drainTime = 500 * time.Millisecond
 // returns when nothing is served any more. It may be called more than once.
 func (s *Server) Shutdown() {
 	s.once.Do(func() {
+		s.system.KeepLeases()
 		s.health.Shutdown()
 		close(s.closing)
 		cut := time.AfterFunc(drainTime, s.grpc.Stop)

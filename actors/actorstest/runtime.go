@@ -74,6 +74,13 @@ func (r *Runtime) Overlaps() []string {
 	return slices.Clone(r.overlap)
 }
 
+// SetOrphans changes Orphans while the runtime is used.
+func (r *Runtime) SetOrphans(orphans map[string]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Orphans = orphans
+}
+
 // Record puts a result on disk, as agbox-init does.
 func (r *Runtime) Record(execID string, result lifecycle.ExecResult) {
 	r.mu.Lock()
