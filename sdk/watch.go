@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"os"
 	"sync"
 	"time"
 )
@@ -12,7 +13,7 @@ type watch struct {
 }
 
 // newWatch watches the files; close must follow. Where the system cannot tell (no inotify, or no
-// instance of it left), it wakes in a slow rhythm instead, for as long as it is open.
+// instance of it left), it looks at them again and again instead, for as long as it is open.
 func newWatch(paths ...string) *watch {
 	w := &watch{wakes: map[string]chan struct{}{}}
 	for _, path := range paths {
@@ -20,7 +21,7 @@ func newWatch(paths ...string) *watch {
 	}
 	stop, err := w.notify()
 	if err != nil {
-		stop = w.tick(100 * time.Millisecond)
+		stop = w.look()
 	}
 	w.stop = stop
 	return w
@@ -36,20 +37,39 @@ func (w *watch) wake(path string) {
 	}
 }
 
-func (w *watch) tick(every time.Duration) (stop func()) {
+// How long the files are left alone between two looks: at first and after each change, and at most.
+const (
+	firstLook = 20 * time.Millisecond
+	lastLook  = time.Second
+)
+
+// look wakes for what has changed since it was looked at last, and at first. The intervals double while nothing changes.
+func (w *watch) look() (stop func()) {
 	var group sync.WaitGroup
 	done := make(chan struct{})
+	seen := map[string]int64{} // sizes, -1 for no file
+	for path := range w.wakes {
+		seen[path] = -1
+		w.wake(path)
+	}
 	group.Go(func() {
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
+		for pause := firstLook; ; pause = min(2*pause, lastLook) {
+			for path, before := range seen {
+				now := int64(-1)
+				if info, err := os.Lstat(path); err == nil {
+					now = info.Size()
+				}
+				if now != before {
+					seen[path], pause = now, firstLook
+					w.wake(path)
+				}
+			}
+			timer := time.NewTimer(pause)
 			select {
 			case <-done:
+				timer.Stop()
 				return
-			case <-ticker.C:
-			}
-			for path := range w.wakes {
-				w.wake(path)
+			case <-timer.C:
 			}
 		}
 	})

@@ -32,12 +32,20 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A directory that is not there cannot be watched; the rhythm takes over.
+// A directory that is not there cannot be watched; it is looked at again and again.
 func TestWatchWithoutNotices(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "none", "a")
+	dir := filepath.Join(t.TempDir(), "none")
+	path := filepath.Join(dir, "a")
 	w := newWatch(path)
 	defer w.close()
-	for range 3 {
+	<-w.wakes[path]
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for text := "x"; len(text) < 4; text += "x" {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		<-w.wakes[path]
 	}
 }

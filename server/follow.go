@@ -14,9 +14,6 @@ import (
 // maxLogChunk is how many bytes of a log one message holds at most; a client that does not read holds two of them.
 const maxLogChunk = 64 << 10
 
-// logNotices serves all followers of the process, of which the system's limits on inotify are.
-var logNotices execlog.Notices
-
 // tail is one client's way through one file that grows.
 type tail struct {
 	path   string
@@ -42,8 +39,8 @@ func (t *tail) beforeEnd(bytes uint64) error {
 	return nil
 }
 
-func (t *tail) observe() error {
-	watch, err := logNotices.Watch(t.path)
+func (t *tail) observe(notices *execlog.Notices) error {
+	watch, err := notices.Watch(t.path)
 	if err == nil {
 		t.watch = watch
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +84,7 @@ type follower struct {
 // follow learns of the end first and reads what there is then.
 func (f *follower) follow() error {
 	for _, t := range f.tails {
-		if err := t.observe(); err != nil {
+		if err := t.observe(&f.server.notices); err != nil {
 			return f.fail(err)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/dockerrt/execlog"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
@@ -92,6 +93,8 @@ type Server struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	closing chan struct{}
+	// notices serves all who follow output.
+	notices execlog.Notices
 	// receivers read what clients send, and end with their streams.
 	receivers sync.WaitGroup
 	// snapshotMade holds a token when a snapshot was made since retain has looked.
@@ -104,6 +107,9 @@ type Server struct {
 func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, log *slog.Logger) *Server {
 	s := &Server{config: config, system: system, db: db, runtime: runtime, log: log,
 		health: health.NewServer(), closing: make(chan struct{}), snapshotMade: make(chan struct{}, 1)}
+	s.notices.Blind = func(err error) {
+		log.Warn("output is followed by looking at its files again and again, which is slower", slog.Any("error", err))
+	}
 	s.grpc = grpc.NewServer(
 		grpc.ChainUnaryInterceptor(limitUnary, s.recoverUnary), grpc.ChainStreamInterceptor(limitStream, s.recoverStream),
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -12,9 +13,14 @@ import (
 )
 
 // Notices tells readers when their files have appeared or grown. All share one inotify instance, of which a user gets
-// only 128 (fs.inotify.max_user_instances); it and its two goroutines are there only while somebody watches. The zero
-// value is ready, and safe for concurrent use.
+// only 128 (fs.inotify.max_user_instances); it and its two goroutines are there only while somebody watches. Sandboxes whose
+// processes have the daemon's uid take from the same 128: where the system has none left, files are looked at again and
+// again instead. The zero value is ready, and safe for concurrent use.
 type Notices struct {
+	// Blind, unless nil, is called once, with the reason, when the system has no notices left to give. Set it before use.
+	Blind func(error)
+	blind sync.Once
+
 	// setup guards what is watched. Whoever passes on notices never takes it.
 	setup   sync.Mutex
 	watcher *fsnotify.Watcher
@@ -31,20 +37,41 @@ type Watch struct {
 	path    string
 	watched string // path, or its directory
 	grown   chan struct{}
+	looks   *looks // nil where the system tells
 }
 
 // Watch begins to tell of a file, which need not be there yet, but its directory: without that it fails with
-// fs.ErrNotExist. It fails with ErrNoNotices when the system's limits are reached.
+// fs.ErrNotExist.
 func (n *Notices) Watch(path string) (*Watch, error) {
 	path = filepath.Clean(path)
 	w := &Watch{notices: n, path: path, watched: filepath.Dir(path), grown: make(chan struct{}, 1)}
 	n.enlist(w)
-	if err := n.use(w.watched); err != nil {
+	err := n.use(w.watched)
+	if errors.Is(err, errNoNotices) {
+		n.discharge(w)
+		return w, n.lookAgain(w, err)
+	}
+	if err != nil {
 		n.discharge(w)
 		return nil, err
 	}
 	w.wake()
 	return w, nil
+}
+
+// lookAgain is for a watch that the system does not serve.
+func (n *Notices) lookAgain(w *Watch, why error) error {
+	if _, err := os.Stat(w.watched); err != nil {
+		return fmt.Errorf("execlog: cannot watch %s: %w", w.watched, err)
+	}
+	n.blind.Do(func() {
+		if n.Blind != nil {
+			n.Blind(why)
+		}
+	})
+	w.looks = startLooks(w)
+	w.wake()
+	return nil
 }
 
 // Grown yields when there may be more of the file than at the last yield, at first at once. Take it before looking at
@@ -53,12 +80,12 @@ func (w *Watch) Grown() <-chan struct{} { return w.grown }
 
 // Narrow spares the reader the notices of the file's neighbours. It is for whoever has opened the file.
 func (w *Watch) Narrow() error {
-	if w.watched == w.path {
+	if w.watched == w.path || w.looks != nil {
 		return nil
 	}
 	err := w.notices.use(w.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed meanwhile: it will not grow
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoNotices) {
+		return nil // removed meanwhile: it will not grow; or the directory's notices have to do
 	} else if err != nil {
 		return err
 	}
@@ -70,6 +97,10 @@ func (w *Watch) Narrow() error {
 
 // Close ends the watch. The last one waits for the goroutines to end.
 func (w *Watch) Close() {
+	if w.looks != nil {
+		w.looks.stop()
+		return
+	}
 	w.notices.discharge(w)
 	w.notices.unuse(w.watched)
 }
@@ -125,7 +156,7 @@ func (n *Notices) use(path string) (err error) {
 
 func noNotices(path string, err error) error {
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w: %s: %w: raise fs.inotify.max_user_instances and fs.inotify.max_user_watches", ErrNoNotices, path, err)
+		return fmt.Errorf("%w: %s: %w: raise fs.inotify.max_user_instances and fs.inotify.max_user_watches", errNoNotices, path, err)
 	}
 	return fmt.Errorf("execlog: cannot watch %s: %w", path, err)
 }
