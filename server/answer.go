@@ -1,33 +1,15 @@
 package server
 
 import (
-	"fmt"
-
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/text"
 )
 
-// maxAnswer is the size in bytes of the messages that a client of gRPC takes unless it says otherwise.
+// maxAnswer is the size in bytes of the messages that a client of gRPC takes unless it says otherwise. Large elements of a list
+// never make it larger; more small ones than that can, for who asks for all of them.
 const maxAnswer = 4 << 20
-
-// reasonAnswerTooLarge: a list that a client would not take.
-const reasonAnswerTooLarge = "ANSWER_TOO_LARGE"
-
-// within refuses an answer that a client would not take.
-func within(response any) error {
-	if message, ok := response.(proto.Message); ok && proto.Size(message) > maxAnswer {
-		return tooLarge()
-	}
-	return nil
-}
-
-func tooLarge() error {
-	return newStatus(codes.ResourceExhausted, reasonAnswerTooLarge, fmt.Sprintf(
-		"the answer has more than %d bytes: ask for less, by labels, by states, of one sandbox, or with a lower limit", maxAnswer), nil)
-}
 
 // roomForWhole is up to how many bytes a list holds its elements whole; after that large ones are elided.
 const (
@@ -41,8 +23,7 @@ type execList struct {
 	size  int
 }
 
-// add reports whether a client takes the list as it is now.
-func (l *execList) add(status *agboxv1.ExecStatus) bool {
+func (l *execList) add(status *agboxv1.ExecStatus) {
 	size := proto.Size(status)
 	if size > largeElement && l.size+size > roomForWhole {
 		elideExec(status)
@@ -50,7 +31,6 @@ func (l *execList) add(status *agboxv1.ExecStatus) bool {
 	}
 	l.execs = append(l.execs, status)
 	l.size += size
-	return l.size <= maxAnswer
 }
 
 // What is left of a command: enough to know it by.

@@ -98,12 +98,4 @@ func TestLargeRequests(t *testing.T) {
 	_, err = f.CreateExec(metadata.AppendToOutgoingContext(ctx, "agbox-request-id", strings.Repeat("x", 257)),
 		&agboxv1.CreateExecRequest{SandboxId: "plain-box", Command: []string{"true"}})
 	refused(t, err, codes.InvalidArgument, "REQUEST_ID_INVALID", "agbox-request-id", "such as a UUID")
-
-	for i := range 70 {
-		if err := create(fmt.Sprintf("labelled-%d", i), &agboxv1.CreateSpec{Lazy: true, Labels: map[string]string{"x": strings.Repeat("x", 60_000)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err = f.ListSandboxes(ctx, &agboxv1.ListSandboxesRequest{})
-	refused(t, err, codes.ResourceExhausted, "ANSWER_TOO_LARGE", "", "ask for less, by labels")
 }

@@ -170,9 +170,6 @@ func limitUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc
 		return nil, err
 	}
 	response, err := next(ctx, req)
-	if err == nil {
-		err = within(response)
-	}
 	return response, shortened(err)
 }
 
