@@ -13,10 +13,12 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// start starts the primary container. What an earlier life's command left as its result is forgotten.
-func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink) (err error) {
+// start starts the primary container, with the mounts that were accepted or not at all. What an earlier life's command left
+// as its result is forgotten.
+func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink, spec *agboxv1.CreateSpec) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -32,8 +34,14 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink)
 	name := primaryName(sandboxID)
 	starting, cancel := d.write(ctx)
 	defer cancel()
+	if err := d.checkSources(spec, true); err != nil {
+		return err
+	}
 	if err := d.api.ContainerStart(starting, name, container.StartOptions{}); err != nil {
 		return explained(fmt.Errorf("cannot start container %s: %w", name, err))
+	}
+	if err := d.confirmMounts(starting, sandboxID, link, spec); err != nil {
+		return errors.Join(err, d.api.ContainerKill(starting, name, "KILL"))
 	}
 	link.started()
 	return nil

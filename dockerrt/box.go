@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
 
 	"github.com/agbox-dev/agbox/dockerrt/files"
+	"github.com/agbox-dev/agbox/hostpath"
 )
 
 // box is a primary as the engine's archive API deals with it.
@@ -29,6 +31,31 @@ func (d *Docker) box(ctx context.Context, sandboxID string) (box, error) {
 		return box{}, files.Refuse(files.ErrNotRunning, "sandbox %s has no primary container any more; delete it", sandboxID)
 	}
 	return box{found, d}, err
+}
+
+// filesOf is box for who is about to use the archive API, for which an engine mounts by path once more what the container
+// has. It fails with files.ErrRefused where a path has got a link.
+func (d *Docker) filesOf(ctx context.Context, sandboxID string) (box, error) {
+	b, err := d.box(ctx, sandboxID)
+	if err != nil {
+		return b, err
+	}
+	guard := d.Places().Guard()
+	for _, m := range b.Mounts {
+		if m.Type != mount.TypeBind || hostpath.Within(m.Source, d.layout.root) || m.Source == d.config.InitPath {
+			continue
+		}
+		file, err := hostpath.Verify(m.Source, hostpath.Identity{})
+		if err == nil {
+			file.Close()
+			err = guard.Mount(m.Source)
+		}
+		if err != nil {
+			return b, files.Refuse(files.ErrRefused, "%v, so that no file of the sandbox can be reached by way of the engine, which would follow that; "+
+				"see who changed it, or use an exec", err)
+		}
+	}
+	return b, nil
 }
 
 // place is what a path leads to.

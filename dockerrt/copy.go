@@ -10,6 +10,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/dockerrt/copytree"
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -22,6 +23,9 @@ func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 		began := time.Now()
 		bytes, err := d.copyTree(ctx, sandboxID, c)
 		stepped(ctx, began, err, fmt.Sprintf("copied to %s with %d bytes", c.Target, bytes), "%s", c.Source)
+		if _, known := errors.AsType[*codedError](err); known {
+			return err
+		}
 		if err != nil {
 			return coded("SANDBOX_COPY_FAILED", "cannot copy %s to %s: %w", c.Source, c.Target, err)
 		}
@@ -33,11 +37,20 @@ func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
+	source, err := hostpath.Verify(c.Source, hostpath.FromMessage(c.Accepted))
+	if err != nil {
+		return 0, changed(err)
+	}
+	defer source.Close()
+	guard := d.Places().Guard()
+	if err := guard.Copy(c.Source); err != nil {
+		return 0, changed(err)
+	}
 	reader, writer := io.Pipe()
 	counted := &counter{to: writer}
 	streamed := make(chan error, 1)
 	go func() {
-		err := copytree.Stream(ctx, counted, c.Source, c.Target, c.ExcludePatterns)
+		err := copytree.StreamOpened(ctx, counted, source, c.Target, c.ExcludePatterns, guard.Entry)
 		if errors.Is(err, copytree.ErrChanged) {
 			tell(ctx, "%s: files changed while they were copied: %v", c.Source, err)
 			d.log.Warn("files changed while they were copied", "sandbox_id", sandboxID, "source", c.Source, "error", err)
@@ -46,12 +59,14 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 		writer.CloseWithError(err)
 		streamed <- err
 	}()
-	err := d.api.CopyToContainer(ctx, primaryName(sandboxID), "/", reader, container.CopyToContainerOptions{})
+	err = d.api.CopyToContainer(ctx, primaryName(sandboxID), "/", reader, container.CopyToContainerOptions{})
 	reader.CloseWithError(errors.New("the engine reads no further"))
 	if streamErr := <-streamed; err == nil {
 		err = streamErr
 	} else if cause, own := errors.AsType[*copytree.Error](streamErr); own {
 		err = cause
+	} else if place, own := errors.AsType[*hostpath.Protected](streamErr); own {
+		err = changed(place)
 	}
 	return counted.bytes, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/hostpath"
 )
 
 // Config is what the daemon decides about its runtime.
@@ -47,6 +48,8 @@ type Config struct {
 	MaxOutput, DiskHeadroom uint64
 	// UID and GID are what the sandbox sees as HOST_UID and HOST_GID.
 	UID, GID int
+	// Places are what of this host no sandbox may have, beside DataDir and what is the engine's.
+	Places hostpath.Places
 }
 
 // Limits on Engine API calls. An engine under a burst of creates takes seconds, never minutes; a call that
@@ -77,8 +80,10 @@ type Docker struct {
 	root string
 	// elsewhere says why the engine cannot lay layers over this host's files, although it has a socket here.
 	elsewhere string
-	closed    context.Context
-	close     context.CancelFunc
+	// readOnlyBelow: the engine (Docker 25, Linux 5.12) can make what is mounted below a read-only mount read-only as well.
+	readOnlyBelow bool
+	closed        context.Context
+	close         context.CancelFunc
 }
 
 var _ actors.Runtime = (*Docker)(nil)

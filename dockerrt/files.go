@@ -30,7 +30,7 @@ func (d *Docker) UploadFiles(ctx context.Context, sandboxID, directory, owner st
 }
 
 func (d *Docker) upload(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error) {
-	box, err := d.box(ctx, sandboxID)
+	box, err := d.filesOf(ctx, sandboxID)
 	if err != nil {
 		return files.Written{}, err
 	}
@@ -110,7 +110,7 @@ var errEngineDone = errors.New("the engine reads no further")
 // DownloadFiles returns a file or directory of the sandbox's primary as a tar stream, whose names begin with the last part
 // of p; a link is one in the stream, too. The stream ends with ctx; Close must follow.
 func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string) (io.ReadCloser, error) {
-	box, err := d.box(ctx, sandboxID)
+	box, err := d.filesOf(ctx, sandboxID)
 	if err == nil {
 		err = box.onDisk(ctx, p)
 	}
@@ -199,7 +199,7 @@ func (d *Docker) ListFiles(ctx context.Context, sandboxID, directory string, rec
 var errListFull = errors.New("the list is full")
 
 func (d *Docker) listOnDisk(ctx context.Context, sandboxID, directory string, recursive bool, list *files.List) error {
-	box, err := d.box(ctx, sandboxID)
+	box, err := d.filesOf(ctx, sandboxID)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/docker/docker/api/types/volume"
 	"golang.org/x/sys/unix"
 
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -75,7 +76,7 @@ func (d *Docker) CopyOnWrite() error {
 }
 
 // makeLayers makes layers and volumes for the spec's copy-on-write mounts. What is left of an earlier try goes.
-func (d *Docker) makeLayers(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
+func (d *Docker) makeLayers(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
 	if err := d.layout.removeLayers(sandboxID); err != nil {
 		return err
 	}
@@ -83,7 +84,11 @@ func (d *Docker) makeLayers(ctx context.Context, sandboxID string, spec *agboxv1
 		if m.Mode != modeCopyOnWrite {
 			continue
 		}
-		if err := d.makeLayer(ctx, sandboxID, i, m); err != nil {
+		err := d.makeLayer(ctx, sandboxID, i, m)
+		if _, known := errors.AsType[*codedError](err); known {
+			return err
+		}
+		if err != nil {
 			return coded(codeNotLayered, "cannot make the layer of mount %s: %w", m.Target, err)
 		}
 	}
@@ -99,12 +104,17 @@ func (d *Docker) makeLayer(ctx context.Context, sandboxID string, index int, m *
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	source, err := os.Lstat(m.Source)
+	held, err := hostpath.Verify(m.Source, hostpath.FromMessage(m.Accepted))
+	if err != nil {
+		return changed(err)
+	}
+	defer held.Close()
+	source, err := held.Stat()
 	switch {
 	case err != nil:
 		return err
 	case !source.IsDir():
-		if err := copyFile(ctx, m.Source, filepath.Join(dir, layerUpper)); err != nil {
+		if err := copyFile(ctx, hostpath.Held(held), filepath.Join(dir, layerUpper)); err != nil {
 			return err
 		}
 		return os.WriteFile(filepath.Join(dir, layerMade), nil, 0o600)
@@ -139,7 +149,7 @@ func resemble(path string, other fs.FileInfo) error {
 
 // copyFile makes a private copy of a regular file, with its owner, mode and time.
 func copyFile(ctx context.Context, from, to string) error {
-	source, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	source, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}

@@ -91,6 +91,9 @@ func explained(err error) error {
 	case strings.Contains(text, "mount local volume"), strings.Contains(text, "type: overlay, data: lowerdir="):
 		return coded(codeNotLayered, "%w: the kernel of the engine's host lays no layer over the source of a copy-on-write mount, as over one that is "+
 			"gone, or an overlay of overlays: mount it read-only or writable, or copy it in; dmesg there tells more", err)
+	case strings.Contains(text, "recursively read-only"), strings.Contains(text, "recursive read-only"):
+		return coded("MOUNT_READ_ONLY_UNSUPPORTED", "%w: this engine's runtime cannot make what is mounted in a source read-only: "+
+			"make the mount writable, copy the source in, or run sandboxes with runc 1.1 or newer", err)
 	case strings.Contains(text, "could not select device driver"):
 		return coded("GPU_UNAVAILABLE", "%w: leave gpus out, or install the NVIDIA container toolkit on the engine's host", err)
 	case strings.Contains(text, "port is already allocated"), strings.Contains(text, "address already in use"):

@@ -28,6 +28,13 @@ type sandboxLink struct {
 	pid int // of the container's first process, once known
 }
 
+// found says which process is the container's first one, where that is known already.
+func (l *sandboxLink) found(pid int) {
+	l.mu.Lock()
+	l.pid = pid
+	l.mu.Unlock()
+}
+
 func (l *sandboxLink) started() { l.once.Do(func() { close(l.running) }) }
 
 // Thaw is for right after the container was unpaused, when the bridge may be about to try again.

@@ -14,6 +14,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/go-connections/nat"
 
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -76,7 +77,7 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 		Image:        image.ID,
 		User:         "0:0", // agbox-init drops to the right user for each command
 		Env:          d.environment(spec.Envs),
-		WorkingDir:   directory,
+		WorkingDir:   engineWorkdir(spec, directory),
 		Hostname:     spec.Hostname,
 		Entrypoint:   append(command, "--"),
 		Cmd:          slices.Concat(entrypoint, spec.Command),
@@ -105,6 +106,16 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	return config, host
 }
 
+// engineWorkdir is where the engine starts agbox-init, which needs no such place. The engine would make it as the host's root
+// before anybody has seen what is mounted there, so that agbox-init makes directory instead, unless only the engine can.
+func engineWorkdir(spec *agboxv1.CreateSpec, directory string) string {
+	mounted := func(m *agboxv1.MountSpec) bool { return hostpath.Within(directory, m.Target) }
+	if !spec.ReadOnlyRoot || slices.ContainsFunc(spec.Mounts, mounted) {
+		return "/"
+	}
+	return directory
+}
+
 func (d *Docker) environment(envs map[string]string) []string {
 	return append(environ(envs), "HOST_UID="+strconv.Itoa(d.config.UID), "HOST_GID="+strconv.Itoa(d.config.GID))
 }
@@ -129,7 +140,7 @@ func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []mou
 		if m.Mode == modeCopyOnWrite {
 			mounts = append(mounts, d.layerMount(sandboxID, i, m.Target))
 		} else {
-			mounts = append(mounts, bind(m.Source, m.Target, !m.Writable))
+			mounts = append(mounts, d.given(m))
 		}
 	}
 	if ownWorkspace(spec) {

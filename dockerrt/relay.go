@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/versions"
 
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
 )
@@ -63,12 +64,13 @@ func (d *Docker) chooseTransport(ctx context.Context) error {
 	case slices.ContainsFunc(info.SecurityOptions, func(option string) bool { return strings.Contains(option, "name=rootless") }):
 		d.elsewhere = "the engine is rootless, and what an overlay notes down about changes takes root"
 	}
-	if !desktop && strings.HasPrefix(d.api.DaemonHost(), "unix://") {
+	host := d.api.DaemonHost()
+	d.readOnlyBelow = versions.GreaterThanOrEqualTo(d.api.ClientVersion(), "1.44") && atLeast(info.KernelVersion, 5, 12)
+	if !desktop && strings.HasPrefix(host, "unix://") {
 		d.root = info.DockerRootDir
 	}
 	transport, why := d.config.ExecTransport, "runtime.exec_transport says so"
 	if transport == "" || transport == TransportAuto {
-		host := d.api.DaemonHost()
 		switch transport, why = TransportSocket, host+" is a socket of this host"; {
 		case !strings.HasPrefix(host, "unix://"):
 			transport, why = TransportEngine, host+" is no socket of this host"
@@ -79,6 +81,15 @@ func (d *Docker) chooseTransport(ctx context.Context) error {
 	d.relays = transport == TransportEngine
 	d.log.Info("how commands get into new sandboxes", "exec_transport", string(transport), "because", why)
 	return nil
+}
+
+// atLeast compares a kernel's version, such as 6.1.0-13-amd64.
+func atLeast(version string, major, minor int) bool {
+	var got [2]int
+	if _, err := fmt.Sscanf(version, "%d.%d", &got[0], &got[1]); err != nil {
+		return false
+	}
+	return got[0] > major || got[0] == major && got[1] >= minor
 }
 
 // relayed tells whether the sandbox was made for TransportEngine.

@@ -74,6 +74,9 @@ func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 	d.openOperationLog(sandboxID)
 	ctx = d.tellingOf(ctx, sandboxID, "create", spec)
 	defer step(ctx, "ready", "sandbox")(&err)
+	if err := d.checkSources(spec, false); err != nil { // before anybody waits for a pull
+		return actors.Started{}, err
+	}
 	report(lifecycle.Preparing{Phase: "materialize"})
 	found, err := d.prepare(ctx, spec, report)
 	if err != nil {
@@ -150,12 +153,12 @@ func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv
 	if err := d.serve(ctx, sandboxID, spec.RequiredServices, true, report); err != nil {
 		return actors.Started{}, err
 	}
-	err = d.startPrimary(ctx, sandboxID, link)
+	err = d.startPrimary(ctx, sandboxID, link, spec)
 	if err != nil && strings.Contains(err.Error(), "ambiguous") {
 		if err := d.removeNetworks(ctx, sandboxID, networkID); err != nil {
 			return actors.Started{}, err
 		}
-		err = d.startPrimary(ctx, sandboxID, link)
+		err = d.startPrimary(ctx, sandboxID, link, spec)
 	}
 	if err != nil {
 		return actors.Started{}, err
@@ -191,13 +194,13 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 	return link, network, err
 }
 
-func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandboxLink) error {
+func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandboxLink, spec *agboxv1.CreateSpec) error {
 	give, err := d.take(ctx)
 	if err != nil {
 		return err
 	}
 	defer give()
-	return d.start(ctx, sandboxID, link)
+	return d.start(ctx, sandboxID, link, spec)
 }
 
 // makeParts makes network and containers at the same time: an engine checks that the network is there only when a
@@ -243,6 +246,9 @@ func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 	if err := d.checkParts(ctx, sandboxID, spec); err != nil {
 		return actors.Started{}, err
 	}
+	if err := d.checkSources(spec, true); err != nil { // before a service starts
+		return actors.Started{}, err
+	}
 	d.unlink(sandboxID)
 	link, err := d.link(sandboxID)
 	if err != nil {
@@ -253,7 +259,7 @@ func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 		err = d.serve(ctx, sandboxID, spec.RequiredServices, false, report)
 	}
 	if err == nil {
-		err = d.start(ctx, sandboxID, link)
+		err = d.start(ctx, sandboxID, link, spec)
 	}
 	if err == nil {
 		err = d.boot(ctx, sandboxID, link, len(spec.Command) > 0)

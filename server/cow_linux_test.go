@@ -1,11 +1,13 @@
 package server_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -33,29 +35,12 @@ func TestCopyOnWriteSources(t *testing.T) {
 	if got := asRoot(t, d, first, "cat file; echo mine >file; cat file"); got != "in memory\nmine\n" {
 		t.Errorf("over a tmpfs: %q", got)
 	}
-	primary, err := d.Engine.ContainerInspect(t.Context(), "agbox-primary-"+first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if primary.GraphDriver.Name != "overlay2" {
-		t.Skipf("the engine's storage driver is %s", primary.GraphDriver.Name)
-	}
-	root := primary.GraphDriver.Data["MergedDir"]
-	second := d.Create(cow(filepath.Join(root, "etc")))
-	if got := asRoot(t, d, second, "echo x >>passwd; tail -1 passwd"); got != "x\n" {
+	overlay := mountOverlay(t, memory)
+	second := d.Create(cow(overlay))
+	if got := asRoot(t, d, second, "echo x >>file; cat file"); got != "in memory\nx\n" {
 		t.Errorf("over an overlay: %q", got)
 	}
-	volume := ""
-	over, err := d.Engine.ContainerInspect(t.Context(), "agbox-primary-"+second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range over.Mounts {
-		if m.Destination == "/workspace" {
-			volume = m.Source
-		}
-	}
-	created, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: cow(volume)})
+	created, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: cow(mountOverlay(t, overlay))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,4 +50,22 @@ func TestCopyOnWriteSources(t *testing.T) {
 		t.Errorf("over an overlay of an overlay: %v", last)
 	}
 	noLayers(t, d, created.Sandbox.SandboxId)
+}
+
+// mountOverlay mounts an empty layer over the directory, and returns where.
+func mountOverlay(t *testing.T, over string) string {
+	t.Helper()
+	top := t.TempDir()
+	for _, name := range []string{"upper", "work", "merged"} {
+		if err := os.Mkdir(filepath.Join(top, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	merged := filepath.Join(top, "merged")
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", over, top, top)
+	if err := unix.Mount("overlay", merged, "overlay", 0, options); err != nil {
+		skipDisk(t, err)
+	}
+	t.Cleanup(func() { unix.Unmount(merged, unix.MNT_DETACH) })
+	return merged
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server"
 	"github.com/agbox-dev/agbox/server/servertest"
@@ -198,7 +199,7 @@ func TestNoCopyOnWrite(t *testing.T) {
 	fake.NoCopyOnWrite = errors.New("the engine is elsewhere")
 	home := t.TempDir()
 	write(t, home, map[string]string{".npm/": ""})
-	f := startServer(t, actors.Config{}, server.Config{Host: spec.Host{Home: home}}, fake)
+	f := startServer(t, actors.Config{}, server.Config{Host: spec.Host{Places: hostpath.Places{Home: home}}}, fake)
 	_, err := f.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: "x",
 		Mounts: []*agboxv1.MountSpec{{Source: home, Target: "/workspace", Mode: "cow"}}}})
 	refused(t, err, codes.FailedPrecondition, "COPY_ON_WRITE_UNAVAILABLE", "create_spec.mounts",

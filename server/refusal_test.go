@@ -17,6 +17,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"google.golang.org/grpc/codes"
 
+	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/servertest"
@@ -110,9 +111,9 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// proxied has everything that the test connects to the engine from here on go through a proxy, which answers requests
-// that concern the sandbox broken with an error. leave takes the proxy away, and with it the engine.
-func proxied(t *testing.T, broken string) (leave func()) {
+// proxied returns the address of a proxy to the engine, which first asks intercept, and what takes the proxy away. intercept
+// reports whether it has answered itself.
+func proxied(t *testing.T, intercept func(http.ResponseWriter, *http.Request) bool) (host string, leave func()) {
 	t.Helper()
 	engine := dockertest.Engine(t)
 	dir, err := os.MkdirTemp("", "engine")
@@ -128,13 +129,9 @@ func proxied(t *testing.T, broken string) (leave func()) {
 	forward := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" }}
 	proxy := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.Contains(r.URL.Path, broken) {
+		if !intercept(w, r) {
 			forward.ServeHTTP(w, r)
-			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusInternalServerError)
-		fmt.Fprintln(w, `{"message": "layer store is damaged"}`)
 	})}
 	served := make(chan error, 1)
 	go func() { served <- proxy.Serve(listener) }()
@@ -149,16 +146,23 @@ func proxied(t *testing.T, broken string) (leave func()) {
 		transport.CloseIdleConnections()
 	}
 	t.Cleanup(leave)
-	t.Setenv("DOCKER_HOST", "unix://"+listener.Addr().String())
-	return leave
+	return "unix://" + listener.Addr().String(), leave
 }
 
 // TestEngineInTrouble: an engine that fails, or is not there, is told apart from what the caller did wrong, and
 // nothing is recorded.
 func TestEngineInTrouble(t *testing.T) {
 	const id = "engine-in-trouble"
-	leave := proxied(t, id)
-	d := servertest.Start(t)
+	host, leave := proxied(t, func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, id) {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintln(w, `{"message": "layer store is damaged"}`)
+		return true
+	})
+	d := servertest.Start(t, func(c *dockerrt.Config) { c.Host = host })
 	create := func() error {
 		_, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{Image: d.Image}})
 		return err

@@ -103,11 +103,15 @@ func accepted(resolved *spec.Resolved) *agboxv1.CreateSpec {
 	final := resolved.Spec
 	final.Mounts = nil
 	for _, m := range resolved.Mounts {
-		kept := &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable}
+		file := resolved.Sources[m.Source]
+		kept := &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable, Accepted: file.Message()}
 		if m.CopyOnWrite {
-			kept.Mode = spec.ModeCopyOnWrite
+			kept.Mode, kept.Accepted = spec.ModeCopyOnWrite, file.Copied().Message()
 		}
 		final.Mounts = append(final.Mounts, kept)
+	}
+	for _, c := range final.Copies {
+		c.Accepted = resolved.Sources[c.Source].Copied().Message()
 	}
 	for key, value := range resolved.Envs {
 		if final.Envs == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/persist"
 	"github.com/agbox-dev/agbox/server"
 	"github.com/agbox-dev/agbox/server/spec"
@@ -82,8 +83,7 @@ func serve(ctx context.Context, start arguments, stdin io.Reader, stderr io.Writ
 		return err
 	}
 	host := spec.Host{
-		Home: os.Getenv("HOME"), Getenv: os.Getenv,
-		DataDirs:       []string{paths.data, filepath.Dir(paths.socket), filepath.Dir(paths.config)},
+		Places: runtime.Places(), ReadOnlyBelow: runtime.ReadOnlyBelow(),
 		DefaultIdleTTL: config.Runtime.IdleTTL.Duration, AllowedCapabilities: config.Sandbox.AllowedCapabilities,
 		Ceilings: config.Limits.ceilings(),
 	}
@@ -113,7 +113,11 @@ func openRuntime(ctx context.Context, paths paths, config config, instance strin
 		Instance: instance,
 		DataDir:  paths.data,
 		InitPath: init,
-		Pool:     config.Network.Pool, SubnetBits: config.Network.Prefix,
+		Places: hostpath.Places{
+			Home: os.Getenv("HOME"), Getenv: os.Getenv,
+			Own: []string{paths.data, filepath.Dir(paths.socket), filepath.Dir(paths.config)},
+		},
+		Pool: config.Network.Pool, SubnetBits: config.Network.Prefix,
 		CreateConcurrency: config.Runtime.CreateConcurrency,
 		StopGrace:         config.Runtime.StopGrace.Duration,
 		IsolationRequired: config.Isolation.Required,

@@ -33,6 +33,15 @@ const (
 // such file; whether the copy is good enough is the caller's to decide. After any other error the tar is cut off and must
 // not be used: it is an *Error, ctx's cause, or the first error of w. A write to w that hangs is for w's owner to end.
 func Stream(ctx context.Context, w io.Writer, source, target string, excludes []string) error {
+	return write(ctx, w, walk{source: source}, target, excludes, nil)
+}
+
+// StreamOpened is Stream for a source that hostpath.Open has opened, wherever that is by now. visit is as in Check.
+func StreamOpened(ctx context.Context, w io.Writer, source *os.File, target string, excludes []string, visit func(string, fs.FileInfo) error) error {
+	return write(ctx, w, walk{source: source.Name(), opened: source}, target, excludes, visit)
+}
+
+func write(ctx context.Context, w io.Writer, from walk, target string, excludes []string, visit func(string, fs.FileInfo) error) error {
 	patterns, err := newExcluder(excludes)
 	if err != nil {
 		return err
@@ -45,7 +54,15 @@ func Stream(ctx context.Context, w io.Writer, source, target string, excludes []
 		ctx: ctx, tar: tar.NewWriter(buffered), target: strings.TrimPrefix(target, "/"),
 		links: map[inode]string{}, buffer: make([]byte, bufferSize),
 	}
-	if err := (&walk{source: source, patterns: patterns, limit: maxEntries, visit: s.add}).run(ctx); err != nil {
+	from.patterns, from.limit, from.visit = patterns, maxEntries, func(e entry) error {
+		if visit != nil {
+			if err := visit(e.path, e.info); err != nil {
+				return err
+			}
+		}
+		return s.add(e)
+	}
+	if err := from.run(ctx); err != nil {
 		return err
 	}
 	if err := s.tar.Close(); err != nil {
@@ -56,7 +73,7 @@ func Stream(ctx context.Context, w io.Writer, source, target string, excludes []
 	}
 	if s.changes > 0 {
 		return refuse(ErrChanged, "%s was written to while it was copied (files in all: %d); copy again when nothing writes to %s",
-			shown(s.changed), s.changes, shown(source))
+			shown(s.changed), s.changes, shown(from.source))
 	}
 	return nil
 }

@@ -10,15 +10,17 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agbox-dev/agbox/hostpath"
 )
 
 // walk goes through a source. It holds each directory on the way open and reaches what is in it through that, so that
 // no change of a path leads it elsewhere.
 type walk struct {
 	source   string
+	opened   *os.File // source, where that is open already
 	patterns *excluder
 	limit    int
 	visit    func(entry) error
@@ -46,11 +48,16 @@ type child struct {
 const names = 1024
 
 func (w *walk) run(ctx context.Context) error {
-	source, err := openSource(w.source)
-	if err != nil {
-		return err
+	source := w.opened
+	if source == nil {
+		var err error
+		if source, err = hostpath.Open(w.source); errors.Is(err, hostpath.ErrLink) {
+			return refuse(ErrSourceSymlink, "%s is or goes through a symbolic link; write where it leads instead", shown(w.source))
+		} else if err != nil {
+			return unreadable(w.source, err, hintAccess)
+		}
+		defer source.Close()
 	}
-	defer source.Close()
 	info, err := source.Stat()
 	if err != nil {
 		return unreadable(w.source, err, hintAgain)
@@ -62,7 +69,7 @@ func (w *walk) run(ctx context.Context) error {
 		return w.tooMany()
 	case info.Mode().IsRegular():
 		e.open = func() (*os.File, fs.FileInfo, error) {
-			f, err := os.Open(held(source))
+			f, err := os.Open(hostpath.Held(source))
 			return opened(e, f, err)
 		}
 		return w.visit(e)
@@ -72,7 +79,7 @@ func (w *walk) run(ctx context.Context) error {
 	if err := w.visit(e); err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(held(source))
+	root, err := os.OpenRoot(hostpath.Held(source))
 	if err != nil {
 		return unreadable(w.source, err, hintAccess)
 	}
@@ -207,7 +214,7 @@ func (w *walk) copiedLink(root *os.Root, name, at string) (string, error) {
 	end = filepath.Clean(end)
 	// The words of the link decide for one that leads nowhere, the file system for all others. What it leads to is
 	// not read, here or later, so that this may go by paths.
-	if real, err := filepath.EvalSymlinks(at); !within(end, w.source) || err == nil && !within(real, w.source) {
+	if real, err := filepath.EvalSymlinks(at); !hostpath.Within(end, w.source) || err == nil && !hostpath.Within(real, w.source) {
 		return "", refuse(ErrLinkEscapes, "the symbolic link %s leads out of %s, to %s; exclude it, or replace it by what it leads to",
 			shown(at), shown(w.source), shown(link))
 	}
@@ -227,9 +234,4 @@ func (w *walk) tooMany() error {
 
 func replaced(path string) error {
 	return refuse(ErrUnreadable, "%s was replaced while the daemon looked at it; %s", shown(path), hintAgain)
-}
-
-// within reports whether the clean path p is dir or lies in it.
-func within(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

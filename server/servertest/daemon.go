@@ -16,6 +16,7 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
@@ -59,6 +60,7 @@ func Start(t testing.TB, options ...func(*dockerrt.Config)) *Daemon {
 		config: dockerrt.Config{
 			Instance: filepath.Base(dir), DataDir: dir, InitPath: dockertest.InitBinary(t),
 			Pool: netip.MustParsePrefix("10.214.0.0/16"), SubnetBits: 28,
+			Places:            hostpath.Places{Home: dir, Own: []string{dir}},
 			CreateConcurrency: 3, StopGrace: 2 * time.Second, UID: os.Getuid(), GID: os.Getgid(),
 		},
 	}
@@ -126,7 +128,8 @@ func (d *Daemon) start() {
 		d.t.Fatal(err)
 	}
 	config := d.Server
-	config.Version, config.Host.Home, config.Host.DataDirs = "test", d.Home, []string{d.config.DataDir}
+	config.Version, config.Host.Places, config.Host.ReadOnlyBelow = "test", runtime.Places(), runtime.ReadOnlyBelow()
+	config.Host.Home = d.Home
 	service := server.New(config, system, db, runtime, log)
 	served := make(chan error, 1)
 	go func() { served <- service.Serve(listener) }()

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
 // TestCeilings: what the operator allows holds for what a request names, and for what it leaves out; services too.
 func TestCeilings(t *testing.T) {
-	host := spec.Host{Home: t.TempDir(), Ceilings: spec.Ceilings{
+	host := spec.Host{Places: hostpath.Places{Home: t.TempDir()}, Ceilings: spec.Ceilings{
 		CPUs: spec.Ceiling[float64]{Default: 1, Most: 4}, Memory: spec.Ceiling[int64]{Most: 1 << 30},
 		Pids: spec.Ceiling[int64]{Default: 100}, Output: spec.Ceiling[uint64]{Most: 1 << 20},
 	}}

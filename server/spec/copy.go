@@ -5,12 +5,13 @@ import (
 	"errors"
 
 	"github.com/agbox-dev/agbox/dockerrt/copytree"
+	"github.com/agbox-dev/agbox/hostpath"
 )
 
 func (r *resolver) copies() error {
 	for i, c := range r.out.Spec.Copies {
 		field := element("create_spec.copies", i)
-		source, err := r.guard.copySource(field+".source", c.GetSource())
+		source, err := r.copySource(field+".source", c.GetSource())
 		if err != nil {
 			return err
 		}
@@ -27,10 +28,13 @@ func (r *resolver) copies() error {
 				return refuse(ReasonCopyTargetReadOnly, field+".target", "%s lies in the read-only mount %s; make the mount writable or copy elsewhere", shown(target), shown(m.Target))
 			}
 		}
-		if err := copytree.Check(context.Background(), source, c.ExcludePatterns, r.guard.enter); err != nil {
+		if err := r.identify(field+".source", source); err != nil {
+			return err
+		}
+		if err := copytree.Check(context.Background(), source, c.ExcludePatterns, r.guard.Entry); err != nil {
 			return refusedCopy(field, err)
 		}
-		c.Source, c.Target = source, target
+		c.Source, c.Target, c.Accepted = source, target, nil
 	}
 	return nil
 }
@@ -47,9 +51,8 @@ var copyReasons = map[error]string{
 
 // refusedCopy is the refusal of the copy at field that err, of copytree.Check or of the guard that went along, means.
 func refusedCopy(field string, err error) error {
-	if refused, ok := errors.AsType[*Error](err); ok {
-		refused.Field = field + ".source"
-		return refused
+	if place, ok := errors.AsType[*hostpath.Protected](err); ok {
+		return refuse(ReasonSourceProtected, field+".source", "%s is %s, which no sandbox may have; exclude it", shown(place.Path), place.What)
 	}
 	refused, ok := errors.AsType[*copytree.Error](err)
 	if !ok {

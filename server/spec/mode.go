@@ -1,14 +1,12 @@
 package spec
 
 import (
-	"bufio"
-	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -55,8 +53,9 @@ var unlayered = map[int64]string{
 	unix.ECRYPTFS_SUPER_MAGIC: "eCryptfs",
 }
 
-// layered refuses a directory that cannot be below a layer. source was checked; a file is copied, from anywhere.
-func layered(field, source string) error {
+// layered refuses a directory that cannot be below a layer, with what is mounted below it. source was checked; a file is
+// copied, from anywhere.
+func layered(field, source string, below []hostpath.Mount) error {
 	info, err := os.Lstat(source)
 	if err != nil || !info.IsDir() {
 		return nil
@@ -69,51 +68,11 @@ func layered(field, source string) error {
 		return refuse(ReasonMountNotLayered, field, "%s lies on a file system (%s) that cannot be mounted with mode %s; mount it read-only or writable, or copy it in",
 			shown(source), name, ModeCopyOnWrite)
 	}
-	mounts, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil // no Linux, or none that tells
-	}
-	defer mounts.Close()
-	if inner := mountPointBelow(mounts, source); inner != "" {
+	if len(below) > 0 {
 		return refuse(ReasonMountNotLayered, field, "%s is mounted in %s, which with mode %s would be seen without it; mount each of the two by itself",
-			shown(inner), shown(source), ModeCopyOnWrite)
+			shown(below[0].Point), shown(source), ModeCopyOnWrite)
 	}
 	return nil
-}
-
-// mountPointBelow returns a mount point strictly below dir, of a text in the form of /proc/self/mountinfo.
-func mountPointBelow(mounts io.Reader, dir string) string {
-	lines := bufio.NewScanner(mounts)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 5 {
-			continue
-		}
-		if at := unescaped(fields[4]); at != dir && within(at, dir) {
-			return at
-		}
-	}
-	return ""
-}
-
-// unescaped undoes what the kernel does to blanks and backslashes: \040.
-func unescaped(field string) string {
-	var text strings.Builder
-	for {
-		before, after, found := strings.Cut(field, `\`)
-		text.WriteString(before)
-		if !found {
-			return text.String()
-		}
-		code, err := strconv.ParseUint(after[:min(3, len(after))], 8, 8)
-		if err != nil || len(after) < 3 {
-			text.WriteByte('\\')
-			field = after
-			continue
-		}
-		text.WriteByte(byte(code))
-		field = after[3:]
-	}
 }
 
 // toolMode splits NAME:rw, by which a tool's files are written through to the host.

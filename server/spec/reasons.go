@@ -48,6 +48,8 @@ const (
 	ReasonSourceUnreadable  = "SOURCE_UNREADABLE"
 	ReasonSourceKind        = "SOURCE_NOT_FILE_OR_DIRECTORY"
 	ReasonSourceProtected   = "SOURCE_PROTECTED"
+	// A source of a read-only mount in which something is mounted that the engine would leave writable.
+	ReasonSourceSubmounts = "SOURCE_SUBMOUNTS_WRITABLE"
 
 	// What a copy would meet inside its source: a link that leads out, an entry that is no file,
 	// directory or link, too many entries. And an exclude pattern that is malformed.

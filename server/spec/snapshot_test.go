@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -37,7 +38,7 @@ func TestFromSnapshot(t *testing.T) {
 	before := proto.CloneOf(accepted)
 	base := FromSnapshot(accepted, "agbox-snapshot:x")
 	got, err := ResolveOn(base, &agboxv1.CreateSandboxRequest{ConfigYaml: []byte("{pids_limit: 10, envs: {B: 3}, image: 'agbox-snapshot:x', pull_policy: always}"),
-		CreateSpec: &agboxv1.CreateSpec{Envs: map[string]string{"C": "4"}}}, Host{Home: home})
+		CreateSpec: &agboxv1.CreateSpec{Envs: map[string]string{"C": "4"}}}, Host{Places: hostpath.Places{Home: home}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestFromSnapshot(t *testing.T) {
 	if !proto.Equal(accepted, before) {
 		t.Errorf("the first sandbox's spec has become %v", accepted)
 	}
-	_, err = ResolveOn(base, &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: "other"}}, Host{Home: home})
+	_, err = ResolveOn(base, &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: "other"}}, Host{Places: hostpath.Places{Home: home}})
 	if refused, ok := errors.AsType[*Error](err); !ok || refused.Reason != ReasonSnapshotImageConflict {
 		t.Errorf("another image is %v", err)
 	}

@@ -8,105 +8,35 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/agbox-dev/agbox/hostpath"
 )
 
-// What the kernel serves is not for a sandbox, and neither is a directory that contains it.
-var kernelDirs = []string{"/proc", "/sys", "/dev"}
-
-// Whoever reaches one of these controls every container of the host.
-var engineSockets = []string{
-	"/var/run/docker.sock", "/run/docker.sock",
-	"/run/containerd/containerd.sock", "/run/podman/podman.sock",
-}
-
-// guard knows the places of this host that a sandbox must not get hold of.
-type guard struct {
-	places []place
-}
-
-// place is a protected file or directory.
-type place struct {
-	what string
-	line []located
-}
-
-// located is a path without symbolic links, and what it is when it exists.
-type located struct {
-	path string
-	info fs.FileInfo
-}
-
-func (l located) same(other located) bool {
-	return l.path == other.path || l.info != nil && other.info != nil && os.SameFile(l.info, other.info)
-}
-
-// lineage lists path and the directories that contain it, up to the root.
-func lineage(path string) []located {
-	var line []located
-	for {
-		info, err := os.Lstat(path)
-		if err != nil {
-			info = nil
-		}
-		line = append(line, located{path, info})
-		if path == filepath.Dir(path) {
-			return line
-		}
-		path = filepath.Dir(path)
+// mountSource checks what is to be mounted, a path without symbolic links, and takes down what it is.
+func (r *resolver) mountSource(field string, m Mount) error {
+	if err := r.guard.Mount(m.Source); err != nil {
+		return refusedPlace(field, err)
 	}
-}
-
-func newGuard(host Host) *guard {
-	g := &guard{}
-	for _, dir := range kernelDirs {
-		g.add("the kernel's file system", dir)
-	}
-	for _, socket := range engineSockets {
-		g.add("the container engine's socket", socket)
-	}
-	for _, env := range []string{"DOCKER_HOST", "CONTAINER_HOST"} {
-		if socket, ok := strings.CutPrefix(host.getenv(env), "unix://"); ok {
-			g.add("the container engine's socket", socket)
-		}
-	}
-	if dir := host.getenv("XDG_RUNTIME_DIR"); dir != "" {
-		g.add("the container engine's socket", filepath.Join(dir, "docker.sock"))
-	}
-	for _, dir := range host.DataDirs {
-		g.add("agboxd's own data", dir)
-	}
-	return g
-}
-
-func (g *guard) add(what, path string) {
-	if filepath.IsAbs(path) {
-		g.places = append(g.places, place{what: what, line: lineage(realPath(path))})
-	}
-}
-
-// realPath resolves the symbolic links of path, of which only a beginning may exist.
-func realPath(path string) string {
-	path = filepath.Clean(path)
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(realPath(dir), filepath.Base(path))
-	}
-	return path
-}
-
-// source checks the source of a mount and returns it cleaned.
-func (g *guard) source(field, source string) (string, error) {
-	clean, err := g.copySource(field, source)
+	mounts, err := hostpath.Mounts("self")
 	if err != nil {
-		return "", err
+		return refuse(ReasonSourceUnreadable, field, "%s cannot be looked at: the daemon's table of mounts cannot be read: %v; mount /proc", shown(m.Source), err)
 	}
-	return clean, g.protect(field, clean, true)
+	below := hostpath.Below(mounts, m.Source)
+	switch at := slices.IndexFunc(below, func(b hostpath.Mount) bool { return !b.ReadOnly }); {
+	case m.CopyOnWrite:
+		if err := layered(field, m.Source, below); err != nil {
+			return err
+		}
+	case at >= 0 && !m.Writable && !r.host.ReadOnlyBelow:
+		return refuse(ReasonSourceSubmounts, field, "%s cannot be mounted read-only: %s is mounted in it, and this engine would leave that writable; "+
+			"name a directory without it, make the mount writable, or use Docker 25 on Linux 5.12 or newer", shown(m.Source), shown(below[at].Point))
+	}
+	return r.identify(field, m.Source)
 }
 
-// copySource is source for a copy, which may leave out what is protected within its source.
-func (g *guard) copySource(field, source string) (string, error) {
+// copySource checks the source of a copy, or what the source of a mount has to be as well, and returns it cleaned. A copy may
+// leave out what is protected within its source.
+func (r *resolver) copySource(field, source string) (string, error) {
 	if strings.ContainsRune(source, 0) || !filepath.IsAbs(source) {
 		return "", refuse(ReasonSourceNotAbsolute, field, "%s is not an absolute path; write the path on the daemon's host from / on", shown(source))
 	}
@@ -125,8 +55,8 @@ func (g *guard) copySource(field, source string) (string, error) {
 	case err != nil:
 		return "", refuse(ReasonSourceUnreadable, field, "%s cannot be resolved by the daemon: %v; give it access or choose another path", shown(source), cause(err))
 	}
-	if err := g.protect(field, real, false); err != nil {
-		return "", err
+	if err := r.guard.Copy(real); err != nil {
+		return "", refusedPlace(field, err)
 	}
 	if real != clean {
 		return "", refuse(ReasonSourceSymlink, field, "%s is or goes through a symbolic link; if that is meant, write where it leads: %s", shown(source), shown(real))
@@ -137,38 +67,30 @@ func (g *guard) copySource(field, source string) (string, error) {
 	return clean, nil
 }
 
-// protect refuses a path that is a protected place or lies in one; with contents also one that contains a
-// place. path has no symbolic links. Places are compared as files too, so that a second name for one, by a
-// bind mount or a hard link, does not help.
-func (g *guard) protect(field, path string, contents bool) error {
-	line := lineage(path)
-	for _, p := range g.places {
-		relation := ""
-		switch {
-		case p.line[0].same(line[0]):
-			relation = "is"
-		case slices.ContainsFunc(line[1:], p.line[0].same):
-			relation = "lies in"
-		case contents && slices.ContainsFunc(p.line[1:], line[0].same):
-			relation = "contains"
-		default:
-			continue
-		}
-		return refuse(ReasonSourceProtected, field, "%s %s %s (%s), which no sandbox may have; choose a directory apart from it, such as a sub-directory with just the project",
-			shown(path), relation, p.what, p.line[0].path)
+// identify takes down what a source is.
+func (r *resolver) identify(field, source string) error {
+	file, err := hostpath.Open(source)
+	if errors.Is(err, hostpath.ErrLink) {
+		return refuse(ReasonSourceSymlink, field, "%s is or goes through a symbolic link, which was made just now; write where it leads", shown(source))
+	}
+	if err == nil {
+		defer file.Close()
+		r.out.Sources[source], err = hostpath.Identify(file)
+	}
+	if err != nil {
+		return refuse(ReasonSourceUnreadable, field, "%s cannot be looked at by the daemon: %v; give it access or choose another path", shown(source), cause(err))
 	}
 	return nil
 }
 
-// enter refuses a protected place that the walk over a copy's source has come to.
-func (g *guard) enter(path string, info fs.FileInfo) error {
-	at := located{path, info}
-	for _, p := range g.places {
-		if p.line[0].same(at) {
-			return refuse(ReasonSourceProtected, "", "%s is %s, which no sandbox may have; exclude it", shown(path), p.what)
-		}
+// refusedPlace is the refusal of the source at field that a guard's error means.
+func refusedPlace(field string, err error) error {
+	place, ok := errors.AsType[*hostpath.Protected](err)
+	if !ok {
+		return err
 	}
-	return nil
+	return refuse(ReasonSourceProtected, field, "%s %s %s (%s), which no sandbox may have; choose a directory apart from it, such as a sub-directory with just the project",
+		shown(place.Path), place.Relation, place.What, place.Where)
 }
 
 func kind(mode fs.FileMode) string {

@@ -10,18 +10,17 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Host is what Resolve has to know about the machine, besides its file system, which it reads.
 type Host struct {
-	// Home is the absolute home directory that builtin tools are taken from.
-	Home string
-	// Getenv reads the daemon's environment; nil means that it is empty.
-	Getenv func(string) string
-	// DataDirs are the daemon's own directories: no sandbox may mount or copy one, what lies in it, or
-	// a directory that contains it. They need not exist.
-	DataDirs []string
+	// Places are what no sandbox may mount or copy, what lies in it, or a directory that contains it. Builtin tools are
+	// taken from Places.Home.
+	hostpath.Places
+	// ReadOnlyBelow: the engine makes what is mounted in the source of a read-only mount read-only as well.
+	ReadOnlyBelow bool
 	// DefaultIdleTTL applies to a spec that sets none; 0 is never.
 	DefaultIdleTTL time.Duration
 	// AllowedCapabilities are those that cap_add may name although they weaken the isolation, from the
@@ -29,13 +28,6 @@ type Host struct {
 	AllowedCapabilities []string
 	// Ceilings are the operator's on what a container may use.
 	Ceilings Ceilings
-}
-
-func (h Host) getenv(key string) string {
-	if h.Getenv == nil {
-		return ""
-	}
-	return h.Getenv(key)
 }
 
 // Resolved is a request that may be accepted as it is. The file system was looked at once: what it says
@@ -49,6 +41,8 @@ type Resolved struct {
 	// Mounts are all mounts of the host's files, those of Spec first, then those of its builtin tools. No target
 	// occurs twice, and no copy of Spec has one of them.
 	Mounts []Mount
+	// Sources tells what the sources of Mounts and of Spec's copies were, by path.
+	Sources map[string]hostpath.Identity
 	// Envs are the variables that builtin tools need in the primary container. Spec.Envs wins over
 	// them: a name that it sets is not here.
 	Envs map[string]string
@@ -95,7 +89,8 @@ func resolve(req *agboxv1.CreateSandboxRequest, host Host, complete func(*agboxv
 	if err := validateScalars(spec); err != nil {
 		return nil, err
 	}
-	r := &resolver{host: host, guard: newGuard(host), targets: targets{}, out: &Resolved{Spec: spec, Envs: map[string]string{}}}
+	r := &resolver{host: host, guard: host.Guard(), targets: targets{},
+		out: &Resolved{Spec: spec, Envs: map[string]string{}, Sources: map[string]hostpath.Identity{}}}
 	for _, step := range []func() error{r.mounts, r.copies, r.tools, r.primary, r.services, r.ceilings} {
 		if err := step(); err != nil {
 			return nil, err
@@ -148,7 +143,7 @@ func validateImage(field, image, required string) error {
 
 type resolver struct {
 	host    Host
-	guard   *guard
+	guard   *hostpath.Guard
 	targets targets
 	out     *Resolved
 }
@@ -156,7 +151,7 @@ type resolver struct {
 func (r *resolver) mounts() error {
 	for i, m := range r.out.Spec.Mounts {
 		field := fmt.Sprintf("create_spec.mounts[%d]", i)
-		source, err := r.guard.source(field+".source", m.GetSource())
+		source, err := r.copySource(field+".source", m.GetSource())
 		if err != nil {
 			return err
 		}
@@ -165,17 +160,18 @@ func (r *resolver) mounts() error {
 			return err
 		}
 		writable, copyOnWrite, err := mode(field+".mode", m)
-		if err == nil && copyOnWrite {
-			err = layered(field+".source", source)
-		}
 		if err != nil {
 			return err
 		}
-		m.Source, m.Target, m.Writable, m.Mode = source, target, writable, ""
+		mount := Mount{Source: source, Target: target, Writable: writable, CopyOnWrite: copyOnWrite}
+		if err := r.mountSource(field+".source", mount); err != nil {
+			return err
+		}
+		m.Source, m.Target, m.Writable, m.Mode, m.Accepted = source, target, writable, "", nil
 		if copyOnWrite {
 			m.Mode = ModeCopyOnWrite
 		}
-		r.out.Mounts = append(r.out.Mounts, Mount{Source: source, Target: target, Writable: writable, CopyOnWrite: copyOnWrite})
+		r.out.Mounts = append(r.out.Mounts, mount)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
 )
@@ -91,9 +92,11 @@ func (m *machine) socket(rel string) string {
 
 func (m *machine) host() spec.Host {
 	return spec.Host{
-		Home:           m.path("home"),
-		Getenv:         func(key string) string { return m.env[key] },
-		DataDirs:       []string{m.path("home/.local/share/agents-sandbox"), m.path("run/agbox")},
+		Places: hostpath.Places{
+			Home:   m.path("home"),
+			Getenv: func(key string) string { return m.env[key] },
+			Own:    []string{m.path("home/.local/share/agents-sandbox"), m.path("run/agbox")},
+		},
 		DefaultIdleTTL: 30 * time.Minute,
 	}
 }
@@ -192,6 +195,7 @@ func TestRefusals(t *testing.T) {
 		}, spec.ReasonSourceProtected, "mounts[0].source", "is the container engine's socket"},
 		{"source holds the rootless socket", func(m *machine, s *agboxv1.CreateSpec) {
 			m.env["XDG_RUNTIME_DIR"] = m.dir("run/user")
+			m.socket("run/user/docker.sock")
 			s.Mounts[0].Source = m.path("run/user")
 		}, spec.ReasonSourceProtected, "mounts[0].source", "docker.sock"},
 		{"home holds our data", func(m *machine, s *agboxv1.CreateSpec) { s.Mounts[0].Source = m.path("home") }, spec.ReasonSourceProtected, "mounts[0].source", "contains agboxd's own data"},

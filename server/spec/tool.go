@@ -96,16 +96,11 @@ func (r *resolver) tool(field string, t tool, m toolMount, through bool) error {
 		}
 		return refuse(ReasonToolSourceMissing, field, "%s needs it: %s; install and start the tool on this host once, or leave it out", t.name, missing)
 	}
-	if err := r.guard.protect(field, source, true); err != nil {
+	mount := Mount{Source: source, Writable: m.writable && through, CopyOnWrite: m.writable && !through, Tool: t.name}
+	err := r.mountSource(field, mount)
+	if err != nil {
 		return err
 	}
-	mount := Mount{Source: source, Writable: m.writable && through, CopyOnWrite: m.writable && !through, Tool: t.name}
-	if mount.CopyOnWrite {
-		if err := layered(field, source); err != nil {
-			return err
-		}
-	}
-	var err error
 	if mount.Target, err = r.targets.claim(field, m.target); err != nil {
 		return err
 	}
@@ -122,7 +117,7 @@ func (r *resolver) toolSource(m toolMount) (source, missing string) {
 	path := filepath.Join(r.host.Home, m.home)
 	if m.socketEnv != "" {
 		kinds, what = fs.ModeSocket, "Unix socket"
-		if path = r.host.getenv(m.socketEnv); path == "" {
+		if path = r.host.Env(m.socketEnv); path == "" {
 			return "", "$" + m.socketEnv + " is not set for the daemon"
 		}
 	}

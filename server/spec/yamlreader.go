@@ -21,6 +21,8 @@ var (
 	serviceMessage  = (&agboxv1.ServiceSpec{}).ProtoReflect().Descriptor()
 	portMessage     = (&agboxv1.PortSpec{}).ProtoReflect().Descriptor()
 	durationMessage = (&durationpb.Duration{}).ProtoReflect().Descriptor()
+	// acceptedMessage is what the daemon adds to a spec.
+	acceptedMessage = (&agboxv1.HostFile{}).ProtoReflect().Descriptor()
 )
 
 // sizes are the fields in bytes, which may be written like "512m".
@@ -61,7 +63,7 @@ func (r *yamlReader) resolve(node ast.Node) (value ast.Node, done func(), err er
 func (r *yamlReader) message(m protoreflect.Message, name string, node ast.Node, omit protoreflect.Name) error {
 	return r.mapping(name, node, func(key string, at *token.Token, value ast.Node) error {
 		field := m.Descriptor().Fields().ByTextName(key)
-		if field == nil || field.Name() == omit {
+		if field == nil || field.Name() == omit || field.Message() == acceptedMessage {
 			return refuseAt(ReasonYAMLUnknownKey, at, "unknown key %s in %s; the keys are %s", shown(key), name, keysOf(m.Descriptor(), omit))
 		}
 		value, done, err := r.resolve(value)
@@ -269,12 +271,14 @@ func scalarText(node ast.Node) (string, bool) {
 func keysOf(m protoreflect.MessageDescriptor, omit protoreflect.Name) string {
 	list := ""
 	for i := range m.Fields().Len() {
-		if name := m.Fields().Get(i).Name(); name != omit {
-			if list != "" {
-				list += ", "
-			}
-			list += string(name)
+		field := m.Fields().Get(i)
+		if field.Name() == omit || field.Message() == acceptedMessage {
+			continue
 		}
+		if list != "" {
+			list += ", "
+		}
+		list += string(field.Name())
 	}
 	return list
 }

@@ -394,7 +394,9 @@ type MountSpec struct {
 	Writable bool                   `protobuf:"varint,3,opt,name=writable,proto3" json:"writable,omitempty"`
 	// "ro", "rw" or "cow"; omitted: as writable says. With "cow" the sandbox reads the host's files, and what it writes goes
 	// to a layer of its own, which ends with it. A file is copied.
-	Mode          string `protobuf:"bytes,64,opt,name=mode,proto3" json:"mode,omitempty"`
+	Mode string `protobuf:"bytes,64,opt,name=mode,proto3" json:"mode,omitempty"`
+	// What source is. The daemon fills it in when it accepts the sandbox; in a request it means nothing.
+	Accepted      *HostFile `protobuf:"bytes,65,opt,name=accepted,proto3" json:"accepted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,19 +459,99 @@ func (x *MountSpec) GetMode() string {
 	return ""
 }
 
+func (x *MountSpec) GetAccepted() *HostFile {
+	if x != nil {
+		return x.Accepted
+	}
+	return nil
+}
+
+// HostFile tells a file of the daemon's host from all others, so that another one in its place is noticed.
+type HostFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "directory", "file" or "socket"; of a socket nothing else is set.
+	Kind   string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Device uint64 `protobuf:"varint,2,opt,name=device,proto3" json:"device,omitempty"`
+	Inode  uint64 `protobuf:"varint,3,opt,name=inode,proto3" json:"inode,omitempty"`
+	// When it was made, in nanoseconds since 1970; 0: its file system does not tell.
+	Born          int64 `protobuf:"varint,4,opt,name=born,proto3" json:"born,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostFile) Reset() {
+	*x = HostFile{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostFile) ProtoMessage() {}
+
+func (x *HostFile) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostFile.ProtoReflect.Descriptor instead.
+func (*HostFile) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HostFile) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HostFile) GetDevice() uint64 {
+	if x != nil {
+		return x.Device
+	}
+	return 0
+}
+
+func (x *HostFile) GetInode() uint64 {
+	if x != nil {
+		return x.Inode
+	}
+	return 0
+}
+
+func (x *HostFile) GetBorn() int64 {
+	if x != nil {
+		return x.Born
+	}
+	return 0
+}
+
 // CopySpec is copied into the sandbox once, when it is created.
 type CopySpec struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Source          string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
 	Target          string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	ExcludePatterns []string               `protobuf:"bytes,3,rep,name=exclude_patterns,json=excludePatterns,proto3" json:"exclude_patterns,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// As in MountSpec.
+	Accepted      *HostFile `protobuf:"bytes,64,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CopySpec) Reset() {
 	*x = CopySpec{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[3]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +563,7 @@ func (x *CopySpec) String() string {
 func (*CopySpec) ProtoMessage() {}
 
 func (x *CopySpec) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[3]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +576,7 @@ func (x *CopySpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopySpec.ProtoReflect.Descriptor instead.
 func (*CopySpec) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{3}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CopySpec) GetSource() string {
@@ -518,6 +600,13 @@ func (x *CopySpec) GetExcludePatterns() []string {
 	return nil
 }
 
+func (x *CopySpec) GetAccepted() *HostFile {
+	if x != nil {
+		return x.Accepted
+	}
+	return nil
+}
+
 type HealthcheckConfig struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Test          []string               `protobuf:"bytes,1,rep,name=test,proto3" json:"test,omitempty"`
@@ -532,7 +621,7 @@ type HealthcheckConfig struct {
 
 func (x *HealthcheckConfig) Reset() {
 	*x = HealthcheckConfig{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[4]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +633,7 @@ func (x *HealthcheckConfig) String() string {
 func (*HealthcheckConfig) ProtoMessage() {}
 
 func (x *HealthcheckConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[4]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +646,7 @@ func (x *HealthcheckConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthcheckConfig.ProtoReflect.Descriptor instead.
 func (*HealthcheckConfig) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{4}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HealthcheckConfig) GetTest() []string {
@@ -628,7 +717,7 @@ type ServiceSpec struct {
 
 func (x *ServiceSpec) Reset() {
 	*x = ServiceSpec{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[5]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +729,7 @@ func (x *ServiceSpec) String() string {
 func (*ServiceSpec) ProtoMessage() {}
 
 func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[5]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +742,7 @@ func (x *ServiceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSpec.ProtoReflect.Descriptor instead.
 func (*ServiceSpec) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{5}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ServiceSpec) GetName() string {
@@ -773,7 +862,7 @@ type TmpfsSpec struct {
 
 func (x *TmpfsSpec) Reset() {
 	*x = TmpfsSpec{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[6]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -785,7 +874,7 @@ func (x *TmpfsSpec) String() string {
 func (*TmpfsSpec) ProtoMessage() {}
 
 func (x *TmpfsSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[6]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -798,7 +887,7 @@ func (x *TmpfsSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TmpfsSpec.ProtoReflect.Descriptor instead.
 func (*TmpfsSpec) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{6}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TmpfsSpec) GetTarget() string {
@@ -831,7 +920,7 @@ type PortSpec struct {
 
 func (x *PortSpec) Reset() {
 	*x = PortSpec{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[7]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +932,7 @@ func (x *PortSpec) String() string {
 func (*PortSpec) ProtoMessage() {}
 
 func (x *PortSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[7]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +945,7 @@ func (x *PortSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortSpec.ProtoReflect.Descriptor instead.
 func (*PortSpec) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{7}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PortSpec) GetContainerPort() uint32 {
@@ -900,7 +989,7 @@ type NetworkSpec struct {
 
 func (x *NetworkSpec) Reset() {
 	*x = NetworkSpec{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[8]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +1001,7 @@ func (x *NetworkSpec) String() string {
 func (*NetworkSpec) ProtoMessage() {}
 
 func (x *NetworkSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[8]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1014,7 @@ func (x *NetworkSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkSpec.ProtoReflect.Descriptor instead.
 func (*NetworkSpec) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{8}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NetworkSpec) GetMode() string {
@@ -956,7 +1045,7 @@ type NetworkDestination struct {
 
 func (x *NetworkDestination) Reset() {
 	*x = NetworkDestination{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[9]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1057,7 @@ func (x *NetworkDestination) String() string {
 func (*NetworkDestination) ProtoMessage() {}
 
 func (x *NetworkDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[9]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1070,7 @@ func (x *NetworkDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetworkDestination.ProtoReflect.Descriptor instead.
 func (*NetworkDestination) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{9}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NetworkDestination) GetCidr() string {
@@ -1068,7 +1157,7 @@ type CreateSpec struct {
 
 func (x *CreateSpec) Reset() {
 	*x = CreateSpec{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[10]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1169,7 @@ func (x *CreateSpec) String() string {
 func (*CreateSpec) ProtoMessage() {}
 
 func (x *CreateSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[10]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1182,7 @@ func (x *CreateSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSpec.ProtoReflect.Descriptor instead.
 func (*CreateSpec) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{10}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateSpec) GetImage() string {
@@ -1348,7 +1437,7 @@ type LeaseSpec struct {
 
 func (x *LeaseSpec) Reset() {
 	*x = LeaseSpec{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1449,7 @@ func (x *LeaseSpec) String() string {
 func (*LeaseSpec) ProtoMessage() {}
 
 func (x *LeaseSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[11]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1462,7 @@ func (x *LeaseSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseSpec.ProtoReflect.Descriptor instead.
 func (*LeaseSpec) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{11}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LeaseSpec) GetGrace() *durationpb.Duration {
@@ -1405,7 +1494,7 @@ type RestartPolicy struct {
 
 func (x *RestartPolicy) Reset() {
 	*x = RestartPolicy{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1506,7 @@ func (x *RestartPolicy) String() string {
 func (*RestartPolicy) ProtoMessage() {}
 
 func (x *RestartPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[12]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1519,7 @@ func (x *RestartPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartPolicy.ProtoReflect.Descriptor instead.
 func (*RestartPolicy) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{12}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RestartPolicy) GetMode() string {
@@ -1487,7 +1576,7 @@ type SandboxHandle struct {
 
 func (x *SandboxHandle) Reset() {
 	*x = SandboxHandle{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1588,7 @@ func (x *SandboxHandle) String() string {
 func (*SandboxHandle) ProtoMessage() {}
 
 func (x *SandboxHandle) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[13]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1601,7 @@ func (x *SandboxHandle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxHandle.ProtoReflect.Descriptor instead.
 func (*SandboxHandle) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{13}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SandboxHandle) GetSandboxId() string {
@@ -1654,7 +1743,7 @@ type PublishedPort struct {
 
 func (x *PublishedPort) Reset() {
 	*x = PublishedPort{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1755,7 @@ func (x *PublishedPort) String() string {
 func (*PublishedPort) ProtoMessage() {}
 
 func (x *PublishedPort) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[14]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1768,7 @@ func (x *PublishedPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishedPort.ProtoReflect.Descriptor instead.
 func (*PublishedPort) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{14}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PublishedPort) GetContainerPort() uint32 {
@@ -1740,7 +1829,7 @@ type SandboxPhaseDetails struct {
 
 func (x *SandboxPhaseDetails) Reset() {
 	*x = SandboxPhaseDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1841,7 @@ func (x *SandboxPhaseDetails) String() string {
 func (*SandboxPhaseDetails) ProtoMessage() {}
 
 func (x *SandboxPhaseDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[15]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1854,7 @@ func (x *SandboxPhaseDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxPhaseDetails.ProtoReflect.Descriptor instead.
 func (*SandboxPhaseDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{15}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SandboxPhaseDetails) GetPhase() string {
@@ -1895,7 +1984,7 @@ type CommandEventDetails struct {
 
 func (x *CommandEventDetails) Reset() {
 	*x = CommandEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +1996,7 @@ func (x *CommandEventDetails) String() string {
 func (*CommandEventDetails) ProtoMessage() {}
 
 func (x *CommandEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[16]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2009,7 @@ func (x *CommandEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandEventDetails.ProtoReflect.Descriptor instead.
 func (*CommandEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{16}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommandEventDetails) GetExitCode() int32 {
@@ -1986,7 +2075,7 @@ type ExecEventDetails struct {
 
 func (x *ExecEventDetails) Reset() {
 	*x = ExecEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1998,7 +2087,7 @@ func (x *ExecEventDetails) String() string {
 func (*ExecEventDetails) ProtoMessage() {}
 
 func (x *ExecEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2011,7 +2100,7 @@ func (x *ExecEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEventDetails.ProtoReflect.Descriptor instead.
 func (*ExecEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExecEventDetails) GetExecId() string {
@@ -2098,7 +2187,7 @@ type ExecResources struct {
 
 func (x *ExecResources) Reset() {
 	*x = ExecResources{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2199,7 @@ func (x *ExecResources) String() string {
 func (*ExecResources) ProtoMessage() {}
 
 func (x *ExecResources) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2212,7 @@ func (x *ExecResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResources.ProtoReflect.Descriptor instead.
 func (*ExecResources) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExecResources) GetUserTime() *durationpb.Duration {
@@ -2193,7 +2282,7 @@ type ServiceEventDetails struct {
 
 func (x *ServiceEventDetails) Reset() {
 	*x = ServiceEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2205,7 +2294,7 @@ func (x *ServiceEventDetails) String() string {
 func (*ServiceEventDetails) ProtoMessage() {}
 
 func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2218,7 +2307,7 @@ func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceEventDetails.ProtoReflect.Descriptor instead.
 func (*ServiceEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ServiceEventDetails) GetServiceName() string {
@@ -2269,7 +2358,7 @@ type SandboxEvent struct {
 
 func (x *SandboxEvent) Reset() {
 	*x = SandboxEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2281,7 +2370,7 @@ func (x *SandboxEvent) String() string {
 func (*SandboxEvent) ProtoMessage() {}
 
 func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2294,7 +2383,7 @@ func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxEvent.ProtoReflect.Descriptor instead.
 func (*SandboxEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SandboxEvent) GetEventId() string {
@@ -2455,7 +2544,7 @@ type ExecStatus struct {
 
 func (x *ExecStatus) Reset() {
 	*x = ExecStatus{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2467,7 +2556,7 @@ func (x *ExecStatus) String() string {
 func (*ExecStatus) ProtoMessage() {}
 
 func (x *ExecStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2480,7 +2569,7 @@ func (x *ExecStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStatus.ProtoReflect.Descriptor instead.
 func (*ExecStatus) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExecStatus) GetExecId() string {
@@ -2631,7 +2720,7 @@ type CreateSandboxRequest struct {
 
 func (x *CreateSandboxRequest) Reset() {
 	*x = CreateSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2643,7 +2732,7 @@ func (x *CreateSandboxRequest) String() string {
 func (*CreateSandboxRequest) ProtoMessage() {}
 
 func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2656,7 +2745,7 @@ func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxRequest.ProtoReflect.Descriptor instead.
 func (*CreateSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CreateSandboxRequest) GetCreateSpec() *CreateSpec {
@@ -2696,7 +2785,7 @@ type CreateSandboxResponse struct {
 
 func (x *CreateSandboxResponse) Reset() {
 	*x = CreateSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2797,7 @@ func (x *CreateSandboxResponse) String() string {
 func (*CreateSandboxResponse) ProtoMessage() {}
 
 func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2810,7 @@ func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxResponse.ProtoReflect.Descriptor instead.
 func (*CreateSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateSandboxResponse) GetSandbox() *SandboxHandle {
@@ -2740,7 +2829,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2752,7 +2841,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +2854,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -2784,7 +2873,7 @@ type GetSandboxResponse struct {
 
 func (x *GetSandboxResponse) Reset() {
 	*x = GetSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2796,7 +2885,7 @@ func (x *GetSandboxResponse) String() string {
 func (*GetSandboxResponse) ProtoMessage() {}
 
 func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2809,7 +2898,7 @@ func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxResponse.ProtoReflect.Descriptor instead.
 func (*GetSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetSandboxResponse) GetSandbox() *SandboxHandle {
@@ -2831,7 +2920,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +2932,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +2945,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListSandboxesRequest) GetIncludeDeleted() bool {
@@ -2890,7 +2979,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +2991,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3004,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*SandboxHandle {
@@ -2934,7 +3023,7 @@ type ResumeSandboxRequest struct {
 
 func (x *ResumeSandboxRequest) Reset() {
 	*x = ResumeSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3035,7 @@ func (x *ResumeSandboxRequest) String() string {
 func (*ResumeSandboxRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3048,7 @@ func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResumeSandboxRequest) GetSandboxId() string {
@@ -2982,7 +3071,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3083,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3096,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -3040,7 +3129,7 @@ type DeleteSandboxRequest struct {
 
 func (x *DeleteSandboxRequest) Reset() {
 	*x = DeleteSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3141,7 @@ func (x *DeleteSandboxRequest) String() string {
 func (*DeleteSandboxRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3154,7 @@ func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteSandboxRequest) GetSandboxId() string {
@@ -3086,7 +3175,7 @@ type DeleteSandboxesRequest struct {
 
 func (x *DeleteSandboxesRequest) Reset() {
 	*x = DeleteSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3187,7 @@ func (x *DeleteSandboxesRequest) String() string {
 func (*DeleteSandboxesRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3200,7 @@ func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteSandboxesRequest) GetLabelSelector() map[string]string {
@@ -3138,7 +3227,7 @@ type DeleteSandboxesResponse struct {
 
 func (x *DeleteSandboxesResponse) Reset() {
 	*x = DeleteSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3239,7 @@ func (x *DeleteSandboxesResponse) String() string {
 func (*DeleteSandboxesResponse) ProtoMessage() {}
 
 func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3252,7 @@ func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteSandboxesResponse) GetDeletedSandboxIds() []string {
@@ -3189,7 +3278,7 @@ type AcceptedResponse struct {
 
 func (x *AcceptedResponse) Reset() {
 	*x = AcceptedResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +3290,7 @@ func (x *AcceptedResponse) String() string {
 func (*AcceptedResponse) ProtoMessage() {}
 
 func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +3303,7 @@ func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptedResponse.ProtoReflect.Descriptor instead.
 func (*AcceptedResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{33}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AcceptedResponse) GetAccepted() bool {
@@ -3236,7 +3325,7 @@ type SubscribeSandboxEventsRequest struct {
 
 func (x *SubscribeSandboxEventsRequest) Reset() {
 	*x = SubscribeSandboxEventsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3337,7 @@ func (x *SubscribeSandboxEventsRequest) String() string {
 func (*SubscribeSandboxEventsRequest) ProtoMessage() {}
 
 func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3350,7 @@ func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeSandboxEventsRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeSandboxEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{34}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SubscribeSandboxEventsRequest) GetSandboxId() string {
@@ -3308,7 +3397,7 @@ type CreateExecRequest struct {
 
 func (x *CreateExecRequest) Reset() {
 	*x = CreateExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3409,7 @@ func (x *CreateExecRequest) String() string {
 func (*CreateExecRequest) ProtoMessage() {}
 
 func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3422,7 @@ func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecRequest.ProtoReflect.Descriptor instead.
 func (*CreateExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{35}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateExecRequest) GetSandboxId() string {
@@ -3417,7 +3506,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3518,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3531,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{36}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TerminalSize) GetRows() uint32 {
@@ -3470,7 +3559,7 @@ type CreateExecResponse struct {
 
 func (x *CreateExecResponse) Reset() {
 	*x = CreateExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3571,7 @@ func (x *CreateExecResponse) String() string {
 func (*CreateExecResponse) ProtoMessage() {}
 
 func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +3584,7 @@ func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecResponse.ProtoReflect.Descriptor instead.
 func (*CreateExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{37}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CreateExecResponse) GetExecId() string {
@@ -3528,7 +3617,7 @@ type CancelExecRequest struct {
 
 func (x *CancelExecRequest) Reset() {
 	*x = CancelExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3629,7 @@ func (x *CancelExecRequest) String() string {
 func (*CancelExecRequest) ProtoMessage() {}
 
 func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3642,7 @@ func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelExecRequest.ProtoReflect.Descriptor instead.
 func (*CancelExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{38}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CancelExecRequest) GetExecId() string {
@@ -3572,7 +3661,7 @@ type GetExecRequest struct {
 
 func (x *GetExecRequest) Reset() {
 	*x = GetExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +3673,7 @@ func (x *GetExecRequest) String() string {
 func (*GetExecRequest) ProtoMessage() {}
 
 func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +3686,7 @@ func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecRequest.ProtoReflect.Descriptor instead.
 func (*GetExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{39}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetExecRequest) GetExecId() string {
@@ -3616,7 +3705,7 @@ type GetExecResponse struct {
 
 func (x *GetExecResponse) Reset() {
 	*x = GetExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3717,7 @@ func (x *GetExecResponse) String() string {
 func (*GetExecResponse) ProtoMessage() {}
 
 func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3730,7 @@ func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecResponse.ProtoReflect.Descriptor instead.
 func (*GetExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{40}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetExecResponse) GetExec() *ExecStatus {
@@ -3660,7 +3749,7 @@ type ListActiveExecsRequest struct {
 
 func (x *ListActiveExecsRequest) Reset() {
 	*x = ListActiveExecsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +3761,7 @@ func (x *ListActiveExecsRequest) String() string {
 func (*ListActiveExecsRequest) ProtoMessage() {}
 
 func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +3774,7 @@ func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{41}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListActiveExecsRequest) GetSandboxId() string {
@@ -3704,7 +3793,7 @@ type ListActiveExecsResponse struct {
 
 func (x *ListActiveExecsResponse) Reset() {
 	*x = ListActiveExecsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +3805,7 @@ func (x *ListActiveExecsResponse) String() string {
 func (*ListActiveExecsResponse) ProtoMessage() {}
 
 func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +3818,7 @@ func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{42}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListActiveExecsResponse) GetExecs() []*ExecStatus {
@@ -3748,7 +3837,7 @@ type PauseSandboxRequest struct {
 
 func (x *PauseSandboxRequest) Reset() {
 	*x = PauseSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3849,7 @@ func (x *PauseSandboxRequest) String() string {
 func (*PauseSandboxRequest) ProtoMessage() {}
 
 func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3862,7 @@ func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSandboxRequest.ProtoReflect.Descriptor instead.
 func (*PauseSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{43}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PauseSandboxRequest) GetSandboxId() string {
@@ -3792,7 +3881,7 @@ type UnpauseSandboxRequest struct {
 
 func (x *UnpauseSandboxRequest) Reset() {
 	*x = UnpauseSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3804,7 +3893,7 @@ func (x *UnpauseSandboxRequest) String() string {
 func (*UnpauseSandboxRequest) ProtoMessage() {}
 
 func (x *UnpauseSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +3906,7 @@ func (x *UnpauseSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseSandboxRequest.ProtoReflect.Descriptor instead.
 func (*UnpauseSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{44}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UnpauseSandboxRequest) GetSandboxId() string {
@@ -3838,7 +3927,7 @@ type DrainSandboxRequest struct {
 
 func (x *DrainSandboxRequest) Reset() {
 	*x = DrainSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +3939,7 @@ func (x *DrainSandboxRequest) String() string {
 func (*DrainSandboxRequest) ProtoMessage() {}
 
 func (x *DrainSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +3952,7 @@ func (x *DrainSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DrainSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{45}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DrainSandboxRequest) GetSandboxId() string {
@@ -3894,7 +3983,7 @@ type ExtendSandboxRequest struct {
 
 func (x *ExtendSandboxRequest) Reset() {
 	*x = ExtendSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +3995,7 @@ func (x *ExtendSandboxRequest) String() string {
 func (*ExtendSandboxRequest) ProtoMessage() {}
 
 func (x *ExtendSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4008,7 @@ func (x *ExtendSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{46}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExtendSandboxRequest) GetSandboxId() string {
@@ -3959,7 +4048,7 @@ type ExtendSandboxResponse struct {
 
 func (x *ExtendSandboxResponse) Reset() {
 	*x = ExtendSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4060,7 @@ func (x *ExtendSandboxResponse) String() string {
 func (*ExtendSandboxResponse) ProtoMessage() {}
 
 func (x *ExtendSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4073,7 @@ func (x *ExtendSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSandboxResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{47}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExtendSandboxResponse) GetSandbox() *SandboxHandle {
@@ -4007,7 +4096,7 @@ type WaitSandboxRequest struct {
 
 func (x *WaitSandboxRequest) Reset() {
 	*x = WaitSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4108,7 @@ func (x *WaitSandboxRequest) String() string {
 func (*WaitSandboxRequest) ProtoMessage() {}
 
 func (x *WaitSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4121,7 @@ func (x *WaitSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitSandboxRequest.ProtoReflect.Descriptor instead.
 func (*WaitSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{48}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WaitSandboxRequest) GetSandboxId() string {
@@ -4067,7 +4156,7 @@ type WaitSandboxResponse struct {
 
 func (x *WaitSandboxResponse) Reset() {
 	*x = WaitSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4079,7 +4168,7 @@ func (x *WaitSandboxResponse) String() string {
 func (*WaitSandboxResponse) ProtoMessage() {}
 
 func (x *WaitSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4092,7 +4181,7 @@ func (x *WaitSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitSandboxResponse.ProtoReflect.Descriptor instead.
 func (*WaitSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{49}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WaitSandboxResponse) GetSandbox() *SandboxHandle {
@@ -4119,7 +4208,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4131,7 +4220,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4144,7 +4233,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{50}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WaitExecRequest) GetExecId() string {
@@ -4172,7 +4261,7 @@ type WaitExecResponse struct {
 
 func (x *WaitExecResponse) Reset() {
 	*x = WaitExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4184,7 +4273,7 @@ func (x *WaitExecResponse) String() string {
 func (*WaitExecResponse) ProtoMessage() {}
 
 func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4197,7 +4286,7 @@ func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
 func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{51}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WaitExecResponse) GetExec() *ExecStatus {
@@ -4225,7 +4314,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4237,7 +4326,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4250,7 +4339,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{52}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SignalExecRequest) GetExecId() string {
@@ -4281,7 +4370,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4293,7 +4382,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4395,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{53}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -4339,7 +4428,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4351,7 +4440,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4364,7 +4453,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{54}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ExecStatus {
@@ -4392,7 +4481,7 @@ type ReadExecLogRequest struct {
 
 func (x *ReadExecLogRequest) Reset() {
 	*x = ReadExecLogRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +4493,7 @@ func (x *ReadExecLogRequest) String() string {
 func (*ReadExecLogRequest) ProtoMessage() {}
 
 func (x *ReadExecLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4506,7 @@ func (x *ReadExecLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadExecLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadExecLogRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{55}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ReadExecLogRequest) GetExecId() string {
@@ -4470,7 +4559,7 @@ type ExecLogChunk struct {
 
 func (x *ExecLogChunk) Reset() {
 	*x = ExecLogChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4571,7 @@ func (x *ExecLogChunk) String() string {
 func (*ExecLogChunk) ProtoMessage() {}
 
 func (x *ExecLogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4584,7 @@ func (x *ExecLogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecLogChunk.ProtoReflect.Descriptor instead.
 func (*ExecLogChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{56}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ExecLogChunk) GetOffset() uint64 {
@@ -4540,7 +4629,7 @@ type WatchSandboxesRequest struct {
 
 func (x *WatchSandboxesRequest) Reset() {
 	*x = WatchSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4552,7 +4641,7 @@ func (x *WatchSandboxesRequest) String() string {
 func (*WatchSandboxesRequest) ProtoMessage() {}
 
 func (x *WatchSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4565,7 +4654,7 @@ func (x *WatchSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*WatchSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{57}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WatchSandboxesRequest) GetLabelSelector() map[string]string {
@@ -4598,7 +4687,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4610,7 +4699,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4623,7 +4712,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{58}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4643,7 +4732,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4655,7 +4744,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4668,7 +4757,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{59}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetStatsResponse) GetContainers() []*ContainerStats {
@@ -4698,7 +4787,7 @@ type ContainerStats struct {
 
 func (x *ContainerStats) Reset() {
 	*x = ContainerStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +4799,7 @@ func (x *ContainerStats) String() string {
 func (*ContainerStats) ProtoMessage() {}
 
 func (x *ContainerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +4812,7 @@ func (x *ContainerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
 func (*ContainerStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{60}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ContainerStats) GetServiceName() string {
@@ -4804,7 +4893,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4816,7 +4905,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4829,7 +4918,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{61}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{62}
 }
 
 type InfoResponse struct {
@@ -4855,7 +4944,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4867,7 +4956,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4880,7 +4969,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{62}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *InfoResponse) GetVersion() string {
@@ -4986,7 +5075,7 @@ type Orphan struct {
 
 func (x *Orphan) Reset() {
 	*x = Orphan{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4998,7 +5087,7 @@ func (x *Orphan) String() string {
 func (*Orphan) ProtoMessage() {}
 
 func (x *Orphan) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5011,7 +5100,7 @@ func (x *Orphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
 func (*Orphan) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{63}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Orphan) GetSandboxId() string {
@@ -5043,7 +5132,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5055,7 +5144,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5068,7 +5157,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{64}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{65}
 }
 
 // BackupChunk is the next part of the database.
@@ -5081,7 +5170,7 @@ type BackupChunk struct {
 
 func (x *BackupChunk) Reset() {
 	*x = BackupChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5093,7 +5182,7 @@ func (x *BackupChunk) String() string {
 func (*BackupChunk) ProtoMessage() {}
 
 func (x *BackupChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5106,7 +5195,7 @@ func (x *BackupChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
 func (*BackupChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{65}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *BackupChunk) GetData() []byte {
@@ -5125,7 +5214,7 @@ type HoldSandboxRequest struct {
 
 func (x *HoldSandboxRequest) Reset() {
 	*x = HoldSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5137,7 +5226,7 @@ func (x *HoldSandboxRequest) String() string {
 func (*HoldSandboxRequest) ProtoMessage() {}
 
 func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5150,7 +5239,7 @@ func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxRequest.ProtoReflect.Descriptor instead.
 func (*HoldSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{66}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *HoldSandboxRequest) GetSandboxId() string {
@@ -5169,7 +5258,7 @@ type HoldSandboxResponse struct {
 
 func (x *HoldSandboxResponse) Reset() {
 	*x = HoldSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5181,7 +5270,7 @@ func (x *HoldSandboxResponse) String() string {
 func (*HoldSandboxResponse) ProtoMessage() {}
 
 func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5194,7 +5283,7 @@ func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxResponse.ProtoReflect.Descriptor instead.
 func (*HoldSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{67}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *HoldSandboxResponse) GetSandbox() *SandboxHandle {
@@ -5213,7 +5302,7 @@ type DetachSandboxRequest struct {
 
 func (x *DetachSandboxRequest) Reset() {
 	*x = DetachSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5225,7 +5314,7 @@ func (x *DetachSandboxRequest) String() string {
 func (*DetachSandboxRequest) ProtoMessage() {}
 
 func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5238,7 +5327,7 @@ func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DetachSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{68}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DetachSandboxRequest) GetSandboxId() string {
@@ -5263,7 +5352,7 @@ type AttachExecRequest struct {
 
 func (x *AttachExecRequest) Reset() {
 	*x = AttachExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5275,7 +5364,7 @@ func (x *AttachExecRequest) String() string {
 func (*AttachExecRequest) ProtoMessage() {}
 
 func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5288,7 +5377,7 @@ func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecRequest.ProtoReflect.Descriptor instead.
 func (*AttachExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AttachExecRequest) GetMessage() isAttachExecRequest_Message {
@@ -5378,7 +5467,7 @@ type AttachExecStart struct {
 
 func (x *AttachExecStart) Reset() {
 	*x = AttachExecStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5390,7 +5479,7 @@ func (x *AttachExecStart) String() string {
 func (*AttachExecStart) ProtoMessage() {}
 
 func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5403,7 +5492,7 @@ func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecStart.ProtoReflect.Descriptor instead.
 func (*AttachExecStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AttachExecStart) GetExecId() string {
@@ -5450,7 +5539,7 @@ type AttachExecResponse struct {
 
 func (x *AttachExecResponse) Reset() {
 	*x = AttachExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5462,7 +5551,7 @@ func (x *AttachExecResponse) String() string {
 func (*AttachExecResponse) ProtoMessage() {}
 
 func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5475,7 +5564,7 @@ func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecResponse.ProtoReflect.Descriptor instead.
 func (*AttachExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AttachExecResponse) GetMessage() isAttachExecResponse_Message {
@@ -5585,7 +5674,7 @@ type ReadSandboxLogRequest struct {
 
 func (x *ReadSandboxLogRequest) Reset() {
 	*x = ReadSandboxLogRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5597,7 +5686,7 @@ func (x *ReadSandboxLogRequest) String() string {
 func (*ReadSandboxLogRequest) ProtoMessage() {}
 
 func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5610,7 +5699,7 @@ func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSandboxLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadSandboxLogRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReadSandboxLogRequest) GetSandboxId() string {
@@ -5659,7 +5748,7 @@ type SandboxLogChunk struct {
 
 func (x *SandboxLogChunk) Reset() {
 	*x = SandboxLogChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5671,7 +5760,7 @@ func (x *SandboxLogChunk) String() string {
 func (*SandboxLogChunk) ProtoMessage() {}
 
 func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5684,7 +5773,7 @@ func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxLogChunk.ProtoReflect.Descriptor instead.
 func (*SandboxLogChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SandboxLogChunk) GetData() []byte {
@@ -5714,7 +5803,7 @@ type UploadFilesRequest struct {
 
 func (x *UploadFilesRequest) Reset() {
 	*x = UploadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5726,7 +5815,7 @@ func (x *UploadFilesRequest) String() string {
 func (*UploadFilesRequest) ProtoMessage() {}
 
 func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5739,7 +5828,7 @@ func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
@@ -5798,7 +5887,7 @@ type UploadFilesStart struct {
 
 func (x *UploadFilesStart) Reset() {
 	*x = UploadFilesStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5810,7 +5899,7 @@ func (x *UploadFilesStart) String() string {
 func (*UploadFilesStart) ProtoMessage() {}
 
 func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5823,7 +5912,7 @@ func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesStart.ProtoReflect.Descriptor instead.
 func (*UploadFilesStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UploadFilesStart) GetSandboxId() string {
@@ -5857,7 +5946,7 @@ type UploadFilesResponse struct {
 
 func (x *UploadFilesResponse) Reset() {
 	*x = UploadFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5869,7 +5958,7 @@ func (x *UploadFilesResponse) String() string {
 func (*UploadFilesResponse) ProtoMessage() {}
 
 func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5882,7 +5971,7 @@ func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
 func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *UploadFilesResponse) GetFiles() uint64 {
@@ -5910,7 +5999,7 @@ type DownloadFilesRequest struct {
 
 func (x *DownloadFilesRequest) Reset() {
 	*x = DownloadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5922,7 +6011,7 @@ func (x *DownloadFilesRequest) String() string {
 func (*DownloadFilesRequest) ProtoMessage() {}
 
 func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5935,7 +6024,7 @@ func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DownloadFilesRequest) GetSandboxId() string {
@@ -5962,7 +6051,7 @@ type DownloadFilesChunk struct {
 
 func (x *DownloadFilesChunk) Reset() {
 	*x = DownloadFilesChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5974,7 +6063,7 @@ func (x *DownloadFilesChunk) String() string {
 func (*DownloadFilesChunk) ProtoMessage() {}
 
 func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5987,7 +6076,7 @@ func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesChunk.ProtoReflect.Descriptor instead.
 func (*DownloadFilesChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DownloadFilesChunk) GetData() []byte {
@@ -6016,7 +6105,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6028,7 +6117,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6041,7 +6130,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -6111,7 +6200,7 @@ type StatFileRequest struct {
 
 func (x *StatFileRequest) Reset() {
 	*x = StatFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6123,7 +6212,7 @@ func (x *StatFileRequest) String() string {
 func (*StatFileRequest) ProtoMessage() {}
 
 func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6136,7 +6225,7 @@ func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileRequest.ProtoReflect.Descriptor instead.
 func (*StatFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *StatFileRequest) GetSandboxId() string {
@@ -6162,7 +6251,7 @@ type StatFileResponse struct {
 
 func (x *StatFileResponse) Reset() {
 	*x = StatFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6174,7 +6263,7 @@ func (x *StatFileResponse) String() string {
 func (*StatFileResponse) ProtoMessage() {}
 
 func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6187,7 +6276,7 @@ func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileResponse.ProtoReflect.Descriptor instead.
 func (*StatFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StatFileResponse) GetFile() *FileInfo {
@@ -6211,7 +6300,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6223,7 +6312,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6236,7 +6325,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListFilesRequest) GetSandboxId() string {
@@ -6279,7 +6368,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6291,7 +6380,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6304,7 +6393,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -6333,7 +6422,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6345,7 +6434,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6358,7 +6447,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RemoveFileRequest) GetSandboxId() string {
@@ -6390,7 +6479,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6402,7 +6491,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6415,7 +6504,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
 }
 
 type WatchFilesRequest struct {
@@ -6430,7 +6519,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6442,7 +6531,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6455,7 +6544,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WatchFilesRequest) GetSandboxId() string {
@@ -6495,7 +6584,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6507,7 +6596,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6520,7 +6609,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *FileEvent) GetKind() string {
@@ -6572,7 +6661,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6584,7 +6673,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6597,7 +6686,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Snapshot) GetSnapshotId() string {
@@ -6668,7 +6757,7 @@ type SnapshotSandboxRequest struct {
 
 func (x *SnapshotSandboxRequest) Reset() {
 	*x = SnapshotSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6680,7 +6769,7 @@ func (x *SnapshotSandboxRequest) String() string {
 func (*SnapshotSandboxRequest) ProtoMessage() {}
 
 func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6693,7 +6782,7 @@ func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SnapshotSandboxRequest) GetSandboxId() string {
@@ -6726,7 +6815,7 @@ type SnapshotSandboxResponse struct {
 
 func (x *SnapshotSandboxResponse) Reset() {
 	*x = SnapshotSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6738,7 +6827,7 @@ func (x *SnapshotSandboxResponse) String() string {
 func (*SnapshotSandboxResponse) ProtoMessage() {}
 
 func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6751,7 +6840,7 @@ func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SnapshotSandboxResponse) GetSnapshot() *Snapshot {
@@ -6772,7 +6861,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6784,7 +6873,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6797,7 +6886,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListSnapshotsRequest) GetLabelSelector() map[string]string {
@@ -6824,7 +6913,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6836,7 +6925,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6849,7 +6938,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -6868,7 +6957,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6880,7 +6969,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6893,7 +6982,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DeleteSnapshotRequest) GetSnapshotId() string {
@@ -6911,7 +7000,7 @@ type DeleteSnapshotResponse struct {
 
 func (x *DeleteSnapshotResponse) Reset() {
 	*x = DeleteSnapshotResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6923,7 +7012,7 @@ func (x *DeleteSnapshotResponse) String() string {
 func (*DeleteSnapshotResponse) ProtoMessage() {}
 
 func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6936,7 +7025,7 @@ func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
 }
 
 type ForkSandboxRequest struct {
@@ -6952,7 +7041,7 @@ type ForkSandboxRequest struct {
 
 func (x *ForkSandboxRequest) Reset() {
 	*x = ForkSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6964,7 +7053,7 @@ func (x *ForkSandboxRequest) String() string {
 func (*ForkSandboxRequest) ProtoMessage() {}
 
 func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6977,7 +7066,7 @@ func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ForkSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ForkSandboxRequest) GetSandboxId() string {
@@ -7014,7 +7103,7 @@ type StopSandboxesRequest struct {
 
 func (x *StopSandboxesRequest) Reset() {
 	*x = StopSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7026,7 +7115,7 @@ func (x *StopSandboxesRequest) String() string {
 func (*StopSandboxesRequest) ProtoMessage() {}
 
 func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7039,7 +7128,7 @@ func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *StopSandboxesRequest) GetLabelSelector() map[string]string {
@@ -7079,7 +7168,7 @@ type StopSandboxesResponse struct {
 
 func (x *StopSandboxesResponse) Reset() {
 	*x = StopSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7091,7 +7180,7 @@ func (x *StopSandboxesResponse) String() string {
 func (*StopSandboxesResponse) ProtoMessage() {}
 
 func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7104,7 +7193,7 @@ func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*StopSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *StopSandboxesResponse) GetSandboxIds() []string {
@@ -7125,7 +7214,7 @@ type ResumeSandboxesRequest struct {
 
 func (x *ResumeSandboxesRequest) Reset() {
 	*x = ResumeSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7137,7 +7226,7 @@ func (x *ResumeSandboxesRequest) String() string {
 func (*ResumeSandboxesRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7150,7 +7239,7 @@ func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ResumeSandboxesRequest) GetLabelSelector() map[string]string {
@@ -7176,7 +7265,7 @@ type ResumeSandboxesResponse struct {
 
 func (x *ResumeSandboxesResponse) Reset() {
 	*x = ResumeSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7188,7 +7277,7 @@ func (x *ResumeSandboxesResponse) String() string {
 func (*ResumeSandboxesResponse) ProtoMessage() {}
 
 func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7201,7 +7290,7 @@ func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ResumeSandboxesResponse) GetSandboxIds() []string {
@@ -7229,7 +7318,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7241,7 +7330,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7254,7 +7343,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *PruneRequest) GetLabelSelector() map[string]string {
@@ -7302,7 +7391,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7314,7 +7403,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7327,7 +7416,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *PruneResponse) GetSandboxIds() []string {
@@ -7355,7 +7444,7 @@ type WatchStatsRequest struct {
 
 func (x *WatchStatsRequest) Reset() {
 	*x = WatchStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7367,7 +7456,7 @@ func (x *WatchStatsRequest) String() string {
 func (*WatchStatsRequest) ProtoMessage() {}
 
 func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7380,7 +7469,7 @@ func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
@@ -7408,7 +7497,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7420,7 +7509,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7433,7 +7522,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -7460,16 +7549,23 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06daemon\x18\x02 \x01(\tR\x06daemon\x12\x1a\n" +
 	"\bisolated\x18@ \x01(\bR\bisolated\x12+\n" +
-	"\x11isolation_problem\x18A \x01(\tR\x10isolationProblem\"k\n" +
+	"\x11isolation_problem\x18A \x01(\tR\x10isolationProblem\"\x9b\x01\n" +
 	"\tMountSpec\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1a\n" +
 	"\bwritable\x18\x03 \x01(\bR\bwritable\x12\x12\n" +
-	"\x04mode\x18@ \x01(\tR\x04mode\"e\n" +
+	"\x04mode\x18@ \x01(\tR\x04mode\x12.\n" +
+	"\baccepted\x18A \x01(\v2\x12.agbox.v1.HostFileR\baccepted\"`\n" +
+	"\bHostFile\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\x04R\x06device\x12\x14\n" +
+	"\x05inode\x18\x03 \x01(\x04R\x05inode\x12\x12\n" +
+	"\x04born\x18\x04 \x01(\x03R\x04born\"\x95\x01\n" +
 	"\bCopySpec\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12)\n" +
-	"\x10exclude_patterns\x18\x03 \x03(\tR\x0fexcludePatterns\"\xad\x02\n" +
+	"\x10exclude_patterns\x18\x03 \x03(\tR\x0fexcludePatterns\x12.\n" +
+	"\baccepted\x18@ \x01(\v2\x12.agbox.v1.HostFileR\baccepted\"\xad\x02\n" +
 	"\x11HealthcheckConfig\x12\x12\n" +
 	"\x04test\x18\x01 \x03(\tR\x04test\x125\n" +
 	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\binterval\x123\n" +
@@ -8212,7 +8308,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -8220,348 +8316,351 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*PingRequest)(nil),                   // 3: agbox.v1.PingRequest
 	(*PingResponse)(nil),                  // 4: agbox.v1.PingResponse
 	(*MountSpec)(nil),                     // 5: agbox.v1.MountSpec
-	(*CopySpec)(nil),                      // 6: agbox.v1.CopySpec
-	(*HealthcheckConfig)(nil),             // 7: agbox.v1.HealthcheckConfig
-	(*ServiceSpec)(nil),                   // 8: agbox.v1.ServiceSpec
-	(*TmpfsSpec)(nil),                     // 9: agbox.v1.TmpfsSpec
-	(*PortSpec)(nil),                      // 10: agbox.v1.PortSpec
-	(*NetworkSpec)(nil),                   // 11: agbox.v1.NetworkSpec
-	(*NetworkDestination)(nil),            // 12: agbox.v1.NetworkDestination
-	(*CreateSpec)(nil),                    // 13: agbox.v1.CreateSpec
-	(*LeaseSpec)(nil),                     // 14: agbox.v1.LeaseSpec
-	(*RestartPolicy)(nil),                 // 15: agbox.v1.RestartPolicy
-	(*SandboxHandle)(nil),                 // 16: agbox.v1.SandboxHandle
-	(*PublishedPort)(nil),                 // 17: agbox.v1.PublishedPort
-	(*SandboxPhaseDetails)(nil),           // 18: agbox.v1.SandboxPhaseDetails
-	(*CommandEventDetails)(nil),           // 19: agbox.v1.CommandEventDetails
-	(*ExecEventDetails)(nil),              // 20: agbox.v1.ExecEventDetails
-	(*ExecResources)(nil),                 // 21: agbox.v1.ExecResources
-	(*ServiceEventDetails)(nil),           // 22: agbox.v1.ServiceEventDetails
-	(*SandboxEvent)(nil),                  // 23: agbox.v1.SandboxEvent
-	(*ExecStatus)(nil),                    // 24: agbox.v1.ExecStatus
-	(*CreateSandboxRequest)(nil),          // 25: agbox.v1.CreateSandboxRequest
-	(*CreateSandboxResponse)(nil),         // 26: agbox.v1.CreateSandboxResponse
-	(*GetSandboxRequest)(nil),             // 27: agbox.v1.GetSandboxRequest
-	(*GetSandboxResponse)(nil),            // 28: agbox.v1.GetSandboxResponse
-	(*ListSandboxesRequest)(nil),          // 29: agbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),         // 30: agbox.v1.ListSandboxesResponse
-	(*ResumeSandboxRequest)(nil),          // 31: agbox.v1.ResumeSandboxRequest
-	(*StopSandboxRequest)(nil),            // 32: agbox.v1.StopSandboxRequest
-	(*DeleteSandboxRequest)(nil),          // 33: agbox.v1.DeleteSandboxRequest
-	(*DeleteSandboxesRequest)(nil),        // 34: agbox.v1.DeleteSandboxesRequest
-	(*DeleteSandboxesResponse)(nil),       // 35: agbox.v1.DeleteSandboxesResponse
-	(*AcceptedResponse)(nil),              // 36: agbox.v1.AcceptedResponse
-	(*SubscribeSandboxEventsRequest)(nil), // 37: agbox.v1.SubscribeSandboxEventsRequest
-	(*CreateExecRequest)(nil),             // 38: agbox.v1.CreateExecRequest
-	(*TerminalSize)(nil),                  // 39: agbox.v1.TerminalSize
-	(*CreateExecResponse)(nil),            // 40: agbox.v1.CreateExecResponse
-	(*CancelExecRequest)(nil),             // 41: agbox.v1.CancelExecRequest
-	(*GetExecRequest)(nil),                // 42: agbox.v1.GetExecRequest
-	(*GetExecResponse)(nil),               // 43: agbox.v1.GetExecResponse
-	(*ListActiveExecsRequest)(nil),        // 44: agbox.v1.ListActiveExecsRequest
-	(*ListActiveExecsResponse)(nil),       // 45: agbox.v1.ListActiveExecsResponse
-	(*PauseSandboxRequest)(nil),           // 46: agbox.v1.PauseSandboxRequest
-	(*UnpauseSandboxRequest)(nil),         // 47: agbox.v1.UnpauseSandboxRequest
-	(*DrainSandboxRequest)(nil),           // 48: agbox.v1.DrainSandboxRequest
-	(*ExtendSandboxRequest)(nil),          // 49: agbox.v1.ExtendSandboxRequest
-	(*ExtendSandboxResponse)(nil),         // 50: agbox.v1.ExtendSandboxResponse
-	(*WaitSandboxRequest)(nil),            // 51: agbox.v1.WaitSandboxRequest
-	(*WaitSandboxResponse)(nil),           // 52: agbox.v1.WaitSandboxResponse
-	(*WaitExecRequest)(nil),               // 53: agbox.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),              // 54: agbox.v1.WaitExecResponse
-	(*SignalExecRequest)(nil),             // 55: agbox.v1.SignalExecRequest
-	(*ListExecsRequest)(nil),              // 56: agbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),             // 57: agbox.v1.ListExecsResponse
-	(*ReadExecLogRequest)(nil),            // 58: agbox.v1.ReadExecLogRequest
-	(*ExecLogChunk)(nil),                  // 59: agbox.v1.ExecLogChunk
-	(*WatchSandboxesRequest)(nil),         // 60: agbox.v1.WatchSandboxesRequest
-	(*GetStatsRequest)(nil),               // 61: agbox.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),              // 62: agbox.v1.GetStatsResponse
-	(*ContainerStats)(nil),                // 63: agbox.v1.ContainerStats
-	(*InfoRequest)(nil),                   // 64: agbox.v1.InfoRequest
-	(*InfoResponse)(nil),                  // 65: agbox.v1.InfoResponse
-	(*Orphan)(nil),                        // 66: agbox.v1.Orphan
-	(*BackupRequest)(nil),                 // 67: agbox.v1.BackupRequest
-	(*BackupChunk)(nil),                   // 68: agbox.v1.BackupChunk
-	(*HoldSandboxRequest)(nil),            // 69: agbox.v1.HoldSandboxRequest
-	(*HoldSandboxResponse)(nil),           // 70: agbox.v1.HoldSandboxResponse
-	(*DetachSandboxRequest)(nil),          // 71: agbox.v1.DetachSandboxRequest
-	(*AttachExecRequest)(nil),             // 72: agbox.v1.AttachExecRequest
-	(*AttachExecStart)(nil),               // 73: agbox.v1.AttachExecStart
-	(*AttachExecResponse)(nil),            // 74: agbox.v1.AttachExecResponse
-	(*ReadSandboxLogRequest)(nil),         // 75: agbox.v1.ReadSandboxLogRequest
-	(*SandboxLogChunk)(nil),               // 76: agbox.v1.SandboxLogChunk
-	(*UploadFilesRequest)(nil),            // 77: agbox.v1.UploadFilesRequest
-	(*UploadFilesStart)(nil),              // 78: agbox.v1.UploadFilesStart
-	(*UploadFilesResponse)(nil),           // 79: agbox.v1.UploadFilesResponse
-	(*DownloadFilesRequest)(nil),          // 80: agbox.v1.DownloadFilesRequest
-	(*DownloadFilesChunk)(nil),            // 81: agbox.v1.DownloadFilesChunk
-	(*FileInfo)(nil),                      // 82: agbox.v1.FileInfo
-	(*StatFileRequest)(nil),               // 83: agbox.v1.StatFileRequest
-	(*StatFileResponse)(nil),              // 84: agbox.v1.StatFileResponse
-	(*ListFilesRequest)(nil),              // 85: agbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),             // 86: agbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),             // 87: agbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),            // 88: agbox.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),             // 89: agbox.v1.WatchFilesRequest
-	(*FileEvent)(nil),                     // 90: agbox.v1.FileEvent
-	(*Snapshot)(nil),                      // 91: agbox.v1.Snapshot
-	(*SnapshotSandboxRequest)(nil),        // 92: agbox.v1.SnapshotSandboxRequest
-	(*SnapshotSandboxResponse)(nil),       // 93: agbox.v1.SnapshotSandboxResponse
-	(*ListSnapshotsRequest)(nil),          // 94: agbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),         // 95: agbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),         // 96: agbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),        // 97: agbox.v1.DeleteSnapshotResponse
-	(*ForkSandboxRequest)(nil),            // 98: agbox.v1.ForkSandboxRequest
-	(*StopSandboxesRequest)(nil),          // 99: agbox.v1.StopSandboxesRequest
-	(*StopSandboxesResponse)(nil),         // 100: agbox.v1.StopSandboxesResponse
-	(*ResumeSandboxesRequest)(nil),        // 101: agbox.v1.ResumeSandboxesRequest
-	(*ResumeSandboxesResponse)(nil),       // 102: agbox.v1.ResumeSandboxesResponse
-	(*PruneRequest)(nil),                  // 103: agbox.v1.PruneRequest
-	(*PruneResponse)(nil),                 // 104: agbox.v1.PruneResponse
-	(*WatchStatsRequest)(nil),             // 105: agbox.v1.WatchStatsRequest
-	(*SandboxStats)(nil),                  // 106: agbox.v1.SandboxStats
-	nil,                                   // 107: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 108: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 109: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 110: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 111: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 112: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 113: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 114: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 115: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 116: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 117: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 118: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 119: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 120: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 121: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 122: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 123: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 124: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 125: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 126: google.protobuf.Timestamp
+	(*HostFile)(nil),                      // 6: agbox.v1.HostFile
+	(*CopySpec)(nil),                      // 7: agbox.v1.CopySpec
+	(*HealthcheckConfig)(nil),             // 8: agbox.v1.HealthcheckConfig
+	(*ServiceSpec)(nil),                   // 9: agbox.v1.ServiceSpec
+	(*TmpfsSpec)(nil),                     // 10: agbox.v1.TmpfsSpec
+	(*PortSpec)(nil),                      // 11: agbox.v1.PortSpec
+	(*NetworkSpec)(nil),                   // 12: agbox.v1.NetworkSpec
+	(*NetworkDestination)(nil),            // 13: agbox.v1.NetworkDestination
+	(*CreateSpec)(nil),                    // 14: agbox.v1.CreateSpec
+	(*LeaseSpec)(nil),                     // 15: agbox.v1.LeaseSpec
+	(*RestartPolicy)(nil),                 // 16: agbox.v1.RestartPolicy
+	(*SandboxHandle)(nil),                 // 17: agbox.v1.SandboxHandle
+	(*PublishedPort)(nil),                 // 18: agbox.v1.PublishedPort
+	(*SandboxPhaseDetails)(nil),           // 19: agbox.v1.SandboxPhaseDetails
+	(*CommandEventDetails)(nil),           // 20: agbox.v1.CommandEventDetails
+	(*ExecEventDetails)(nil),              // 21: agbox.v1.ExecEventDetails
+	(*ExecResources)(nil),                 // 22: agbox.v1.ExecResources
+	(*ServiceEventDetails)(nil),           // 23: agbox.v1.ServiceEventDetails
+	(*SandboxEvent)(nil),                  // 24: agbox.v1.SandboxEvent
+	(*ExecStatus)(nil),                    // 25: agbox.v1.ExecStatus
+	(*CreateSandboxRequest)(nil),          // 26: agbox.v1.CreateSandboxRequest
+	(*CreateSandboxResponse)(nil),         // 27: agbox.v1.CreateSandboxResponse
+	(*GetSandboxRequest)(nil),             // 28: agbox.v1.GetSandboxRequest
+	(*GetSandboxResponse)(nil),            // 29: agbox.v1.GetSandboxResponse
+	(*ListSandboxesRequest)(nil),          // 30: agbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),         // 31: agbox.v1.ListSandboxesResponse
+	(*ResumeSandboxRequest)(nil),          // 32: agbox.v1.ResumeSandboxRequest
+	(*StopSandboxRequest)(nil),            // 33: agbox.v1.StopSandboxRequest
+	(*DeleteSandboxRequest)(nil),          // 34: agbox.v1.DeleteSandboxRequest
+	(*DeleteSandboxesRequest)(nil),        // 35: agbox.v1.DeleteSandboxesRequest
+	(*DeleteSandboxesResponse)(nil),       // 36: agbox.v1.DeleteSandboxesResponse
+	(*AcceptedResponse)(nil),              // 37: agbox.v1.AcceptedResponse
+	(*SubscribeSandboxEventsRequest)(nil), // 38: agbox.v1.SubscribeSandboxEventsRequest
+	(*CreateExecRequest)(nil),             // 39: agbox.v1.CreateExecRequest
+	(*TerminalSize)(nil),                  // 40: agbox.v1.TerminalSize
+	(*CreateExecResponse)(nil),            // 41: agbox.v1.CreateExecResponse
+	(*CancelExecRequest)(nil),             // 42: agbox.v1.CancelExecRequest
+	(*GetExecRequest)(nil),                // 43: agbox.v1.GetExecRequest
+	(*GetExecResponse)(nil),               // 44: agbox.v1.GetExecResponse
+	(*ListActiveExecsRequest)(nil),        // 45: agbox.v1.ListActiveExecsRequest
+	(*ListActiveExecsResponse)(nil),       // 46: agbox.v1.ListActiveExecsResponse
+	(*PauseSandboxRequest)(nil),           // 47: agbox.v1.PauseSandboxRequest
+	(*UnpauseSandboxRequest)(nil),         // 48: agbox.v1.UnpauseSandboxRequest
+	(*DrainSandboxRequest)(nil),           // 49: agbox.v1.DrainSandboxRequest
+	(*ExtendSandboxRequest)(nil),          // 50: agbox.v1.ExtendSandboxRequest
+	(*ExtendSandboxResponse)(nil),         // 51: agbox.v1.ExtendSandboxResponse
+	(*WaitSandboxRequest)(nil),            // 52: agbox.v1.WaitSandboxRequest
+	(*WaitSandboxResponse)(nil),           // 53: agbox.v1.WaitSandboxResponse
+	(*WaitExecRequest)(nil),               // 54: agbox.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),              // 55: agbox.v1.WaitExecResponse
+	(*SignalExecRequest)(nil),             // 56: agbox.v1.SignalExecRequest
+	(*ListExecsRequest)(nil),              // 57: agbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),             // 58: agbox.v1.ListExecsResponse
+	(*ReadExecLogRequest)(nil),            // 59: agbox.v1.ReadExecLogRequest
+	(*ExecLogChunk)(nil),                  // 60: agbox.v1.ExecLogChunk
+	(*WatchSandboxesRequest)(nil),         // 61: agbox.v1.WatchSandboxesRequest
+	(*GetStatsRequest)(nil),               // 62: agbox.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),              // 63: agbox.v1.GetStatsResponse
+	(*ContainerStats)(nil),                // 64: agbox.v1.ContainerStats
+	(*InfoRequest)(nil),                   // 65: agbox.v1.InfoRequest
+	(*InfoResponse)(nil),                  // 66: agbox.v1.InfoResponse
+	(*Orphan)(nil),                        // 67: agbox.v1.Orphan
+	(*BackupRequest)(nil),                 // 68: agbox.v1.BackupRequest
+	(*BackupChunk)(nil),                   // 69: agbox.v1.BackupChunk
+	(*HoldSandboxRequest)(nil),            // 70: agbox.v1.HoldSandboxRequest
+	(*HoldSandboxResponse)(nil),           // 71: agbox.v1.HoldSandboxResponse
+	(*DetachSandboxRequest)(nil),          // 72: agbox.v1.DetachSandboxRequest
+	(*AttachExecRequest)(nil),             // 73: agbox.v1.AttachExecRequest
+	(*AttachExecStart)(nil),               // 74: agbox.v1.AttachExecStart
+	(*AttachExecResponse)(nil),            // 75: agbox.v1.AttachExecResponse
+	(*ReadSandboxLogRequest)(nil),         // 76: agbox.v1.ReadSandboxLogRequest
+	(*SandboxLogChunk)(nil),               // 77: agbox.v1.SandboxLogChunk
+	(*UploadFilesRequest)(nil),            // 78: agbox.v1.UploadFilesRequest
+	(*UploadFilesStart)(nil),              // 79: agbox.v1.UploadFilesStart
+	(*UploadFilesResponse)(nil),           // 80: agbox.v1.UploadFilesResponse
+	(*DownloadFilesRequest)(nil),          // 81: agbox.v1.DownloadFilesRequest
+	(*DownloadFilesChunk)(nil),            // 82: agbox.v1.DownloadFilesChunk
+	(*FileInfo)(nil),                      // 83: agbox.v1.FileInfo
+	(*StatFileRequest)(nil),               // 84: agbox.v1.StatFileRequest
+	(*StatFileResponse)(nil),              // 85: agbox.v1.StatFileResponse
+	(*ListFilesRequest)(nil),              // 86: agbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),             // 87: agbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),             // 88: agbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),            // 89: agbox.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),             // 90: agbox.v1.WatchFilesRequest
+	(*FileEvent)(nil),                     // 91: agbox.v1.FileEvent
+	(*Snapshot)(nil),                      // 92: agbox.v1.Snapshot
+	(*SnapshotSandboxRequest)(nil),        // 93: agbox.v1.SnapshotSandboxRequest
+	(*SnapshotSandboxResponse)(nil),       // 94: agbox.v1.SnapshotSandboxResponse
+	(*ListSnapshotsRequest)(nil),          // 95: agbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),         // 96: agbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),         // 97: agbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),        // 98: agbox.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),            // 99: agbox.v1.ForkSandboxRequest
+	(*StopSandboxesRequest)(nil),          // 100: agbox.v1.StopSandboxesRequest
+	(*StopSandboxesResponse)(nil),         // 101: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 102: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 103: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 104: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 105: agbox.v1.PruneResponse
+	(*WatchStatsRequest)(nil),             // 106: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 107: agbox.v1.SandboxStats
+	nil,                                   // 108: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 109: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 110: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 111: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 112: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 113: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 114: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 115: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 116: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 117: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 118: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 119: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 120: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 121: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 122: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 123: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 124: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 125: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 126: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 127: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
-	125, // 0: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	125, // 1: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	125, // 2: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	125, // 3: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	107, // 4: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
-	7,   // 5: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
-	9,   // 6: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
-	12,  // 7: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
-	5,   // 8: agbox.v1.CreateSpec.mounts:type_name -> agbox.v1.MountSpec
-	6,   // 9: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
-	8,   // 10: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
-	8,   // 11: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	108, // 12: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	109, // 13: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	125, // 14: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
-	10,  // 15: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
-	9,   // 16: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
-	11,  // 17: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	110, // 18: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	125, // 19: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
-	14,  // 20: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
-	15,  // 21: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	125, // 22: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	125, // 23: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
-	0,   // 24: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
-	8,   // 25: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
-	8,   // 26: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	111, // 27: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	126, // 28: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	126, // 29: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
-	17,  // 30: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	126, // 31: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	126, // 32: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	126, // 33: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
-	17,  // 34: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	125, // 35: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	126, // 36: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	126, // 37: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	125, // 38: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	126, // 39: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	126, // 40: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	126, // 41: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	126, // 42: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	2,   // 43: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	126, // 44: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	126, // 45: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	21,  // 46: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	125, // 47: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	125, // 48: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
-	1,   // 49: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	126, // 50: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
-	0,   // 51: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
-	18,  // 52: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
-	20,  // 53: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
-	22,  // 54: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
-	19,  // 55: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
-	2,   // 56: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	112, // 57: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	126, // 58: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	126, // 59: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
-	21,  // 60: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
-	13,  // 61: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	16,  // 62: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	16,  // 63: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	113, // 64: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	0,   // 65: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	16,  // 66: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	125, // 67: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	114, // 68: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	0,   // 69: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	115, // 70: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	125, // 71: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
-	39,  // 72: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
-	24,  // 73: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	24,  // 74: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	125, // 75: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	125, // 76: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	125, // 77: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
-	16,  // 78: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	0,   // 79: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	125, // 80: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	16,  // 81: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	125, // 82: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	24,  // 83: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	2,   // 84: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
-	24,  // 85: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	126, // 86: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	116, // 87: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	0,   // 88: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	63,  // 89: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	126, // 90: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	125, // 91: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	117, // 92: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
-	66,  // 93: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	126, // 94: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	126, // 95: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
-	16,  // 96: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	73,  // 97: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
-	39,  // 98: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
-	24,  // 99: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
-	59,  // 100: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
-	59,  // 101: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
-	24,  // 102: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
-	78,  // 103: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	126, // 104: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	82,  // 105: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
-	82,  // 106: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	118, // 107: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	126, // 108: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
-	13,  // 109: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	119, // 110: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	91,  // 111: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	120, // 112: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	91,  // 113: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
-	13,  // 114: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	121, // 115: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	0,   // 116: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	125, // 117: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	122, // 118: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	0,   // 119: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	123, // 120: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
-	0,   // 121: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	125, // 122: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	124, // 123: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	125, // 124: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	63,  // 125: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	3,   // 126: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	25,  // 127: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	27,  // 128: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	29,  // 129: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	31,  // 130: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	32,  // 131: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	33,  // 132: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	34,  // 133: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	37,  // 134: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	38,  // 135: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	41,  // 136: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	42,  // 137: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	44,  // 138: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	46,  // 139: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	47,  // 140: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	48,  // 141: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	49,  // 142: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	51,  // 143: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	53,  // 144: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	55,  // 145: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	56,  // 146: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	58,  // 147: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	60,  // 148: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	61,  // 149: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	64,  // 150: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	67,  // 151: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	69,  // 152: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	71,  // 153: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	72,  // 154: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	75,  // 155: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	77,  // 156: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	80,  // 157: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	83,  // 158: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	85,  // 159: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	87,  // 160: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	89,  // 161: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	92,  // 162: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	94,  // 163: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	96,  // 164: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	98,  // 165: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	99,  // 166: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	101, // 167: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	103, // 168: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	105, // 169: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	4,   // 170: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	26,  // 171: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	28,  // 172: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	30,  // 173: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	36,  // 174: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 175: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 176: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	35,  // 177: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	23,  // 178: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	40,  // 179: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	36,  // 180: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	43,  // 181: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	45,  // 182: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	36,  // 183: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 184: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 185: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	50,  // 186: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	52,  // 187: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	54,  // 188: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	36,  // 189: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	57,  // 190: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	59,  // 191: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	23,  // 192: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	62,  // 193: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	65,  // 194: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	68,  // 195: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	70,  // 196: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	36,  // 197: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	74,  // 198: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	76,  // 199: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	79,  // 200: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	81,  // 201: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	84,  // 202: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	86,  // 203: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	88,  // 204: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	90,  // 205: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	93,  // 206: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	95,  // 207: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	97,  // 208: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	26,  // 209: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	100, // 210: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	102, // 211: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	104, // 212: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	106, // 213: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	170, // [170:214] is the sub-list for method output_type
-	126, // [126:170] is the sub-list for method input_type
-	126, // [126:126] is the sub-list for extension type_name
-	126, // [126:126] is the sub-list for extension extendee
-	0,   // [0:126] is the sub-list for field type_name
+	6,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
+	6,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
+	126, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	126, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	126, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	126, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	108, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	8,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
+	10,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
+	13,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
+	5,   // 10: agbox.v1.CreateSpec.mounts:type_name -> agbox.v1.MountSpec
+	7,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
+	9,   // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
+	9,   // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
+	109, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	110, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	126, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	11,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
+	10,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
+	12,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
+	111, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	126, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	15,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
+	16,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
+	126, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	126, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
+	9,   // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
+	9,   // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
+	112, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	127, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	127, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	18,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
+	127, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	127, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	127, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	18,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
+	126, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	127, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	127, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	126, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	127, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	127, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	127, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	127, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
+	127, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	127, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	22,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
+	126, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	126, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
+	127, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
+	19,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
+	21,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
+	23,  // 56: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
+	20,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
+	2,   // 58: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
+	113, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	127, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	127, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	22,  // 62: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
+	14,  // 63: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	17,  // 64: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	17,  // 65: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	114, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	0,   // 67: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	17,  // 68: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
+	126, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	115, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	0,   // 71: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	116, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	126, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	40,  // 74: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
+	25,  // 75: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	25,  // 76: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	126, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	126, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	126, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	17,  // 80: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	0,   // 81: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
+	126, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	17,  // 83: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	126, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	25,  // 85: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	2,   // 86: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
+	25,  // 87: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	127, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	117, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	0,   // 90: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	64,  // 91: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
+	127, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	126, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	118, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	67,  // 95: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
+	127, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	127, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	17,  // 98: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	74,  // 99: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
+	40,  // 100: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
+	25,  // 101: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
+	60,  // 102: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
+	60,  // 103: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
+	25,  // 104: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
+	79,  // 105: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
+	127, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	83,  // 107: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
+	83,  // 108: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
+	119, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	127, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	14,  // 111: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
+	120, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	92,  // 113: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
+	121, // 114: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	92,  // 115: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	14,  // 116: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	122, // 117: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	0,   // 118: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	126, // 119: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	123, // 120: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	0,   // 121: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	124, // 122: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	0,   // 123: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
+	126, // 124: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	125, // 125: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	126, // 126: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	64,  // 127: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	3,   // 128: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	26,  // 129: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	28,  // 130: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	30,  // 131: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	32,  // 132: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	33,  // 133: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	34,  // 134: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	35,  // 135: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	38,  // 136: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	39,  // 137: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	42,  // 138: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	43,  // 139: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	45,  // 140: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	47,  // 141: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	48,  // 142: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	49,  // 143: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	50,  // 144: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	52,  // 145: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	54,  // 146: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	56,  // 147: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	57,  // 148: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	59,  // 149: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	61,  // 150: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	62,  // 151: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	65,  // 152: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	68,  // 153: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	70,  // 154: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	72,  // 155: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	73,  // 156: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	76,  // 157: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	78,  // 158: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	81,  // 159: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	84,  // 160: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	86,  // 161: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	88,  // 162: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	90,  // 163: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	93,  // 164: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	95,  // 165: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	97,  // 166: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	99,  // 167: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	100, // 168: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	102, // 169: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	104, // 170: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	106, // 171: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	4,   // 172: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	27,  // 173: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	29,  // 174: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	31,  // 175: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	37,  // 176: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 177: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 178: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 179: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	24,  // 180: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	41,  // 181: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	37,  // 182: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	44,  // 183: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	46,  // 184: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	37,  // 185: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 186: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 187: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	51,  // 188: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	53,  // 189: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	55,  // 190: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	37,  // 191: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	58,  // 192: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	60,  // 193: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	24,  // 194: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	63,  // 195: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	66,  // 196: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	69,  // 197: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	71,  // 198: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	37,  // 199: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	75,  // 200: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	77,  // 201: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	80,  // 202: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	82,  // 203: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	85,  // 204: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	87,  // 205: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	89,  // 206: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	91,  // 207: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	94,  // 208: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	96,  // 209: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	98,  // 210: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	27,  // 211: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	101, // 212: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	103, // 213: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	105, // 214: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	107, // 215: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	172, // [172:216] is the sub-list for method output_type
+	128, // [128:172] is the sub-list for method input_type
+	128, // [128:128] is the sub-list for extension type_name
+	128, // [128:128] is the sub-list for extension extendee
+	0,   // [0:128] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -8569,30 +8668,30 @@ func file_agbox_v1_agbox_proto_init() {
 	if File_agbox_v1_agbox_proto != nil {
 		return
 	}
-	file_agbox_v1_agbox_proto_msgTypes[20].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[21].OneofWrappers = []any{
 		(*SandboxEvent_SandboxPhase)(nil),
 		(*SandboxEvent_Exec)(nil),
 		(*SandboxEvent_Service)(nil),
 		(*SandboxEvent_Command)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[41].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[55].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[69].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[42].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[56].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[70].OneofWrappers = []any{
 		(*AttachExecRequest_Start)(nil),
 		(*AttachExecRequest_Stdin)(nil),
 		(*AttachExecRequest_CloseStdin)(nil),
 		(*AttachExecRequest_Resize)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[70].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[71].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[71].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[72].OneofWrappers = []any{
 		(*AttachExecResponse_Attached)(nil),
 		(*AttachExecResponse_Stdout)(nil),
 		(*AttachExecResponse_Stderr)(nil),
 		(*AttachExecResponse_Ended)(nil),
 		(*AttachExecResponse_StdinTaken)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[72].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[74].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[73].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[75].OneofWrappers = []any{
 		(*UploadFilesRequest_Start)(nil),
 		(*UploadFilesRequest_Data)(nil),
 	}
@@ -8602,7 +8701,7 @@ func file_agbox_v1_agbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   122,
+			NumMessages:   123,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
