@@ -30,15 +30,20 @@ type File struct {
 	UID, GID   uint32
 }
 
-func fileOf(p *agboxv1.FileInfo) File {
-	mode := fs.FileMode(p.GetMode() & 0o777)
+// fileMode turns stat(2)'s bits into Go's.
+func fileMode(bits uint32) fs.FileMode {
+	mode := fs.FileMode(bits & 0o777)
 	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
-		if p.GetMode()&bit != 0 {
+		if bits&bit != 0 {
 			mode |= flag
 		}
 	}
+	return mode
+}
+
+func fileOf(p *agboxv1.FileInfo) File {
 	return File{
-		Path: p.GetPath(), Type: p.GetType(), Size: p.GetSize(), Mode: mode, ModifiedAt: timeOf(p.GetModifiedAt()),
+		Path: p.GetPath(), Type: p.GetType(), Size: p.GetSize(), Mode: fileMode(p.GetMode()), ModifiedAt: timeOf(p.GetModifiedAt()),
 		LinkTarget: p.GetLinkTarget(), UID: p.GetUid(), GID: p.GetGid(),
 	}
 }

@@ -137,8 +137,8 @@ type Mount struct {
 	Source   string // a file or directory of the daemon's host
 	Target   string
 	Writable bool
-	// CopyOnWrite: the sandbox reads the host's files and writes to a layer of its own, which ends with it. It
-	// excludes Writable, which is about the host's files.
+	// CopyOnWrite: the sandbox reads the host's files and writes to a layer of its own, which ends with it; Changes
+	// tells what is in there. It excludes Writable, which is about the host's files.
 	CopyOnWrite bool
 }
 

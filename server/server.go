@@ -57,6 +57,7 @@ type Runtime interface {
 	sandboxLogs
 	actors.Input
 	fileRuntime
+	layerRuntime
 	execIndex
 }
 
@@ -101,12 +102,14 @@ type Server struct {
 	snapshotMade chan struct{}
 	once         sync.Once
 	turns        turns
+	// walks holds a token for each layer that is being read.
+	walks chan struct{}
 }
 
 // New puts the parts together; Serve begins to answer.
 func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, log *slog.Logger) *Server {
 	s := &Server{config: config, system: system, db: db, runtime: runtime, log: log,
-		health: health.NewServer(), closing: make(chan struct{}), snapshotMade: make(chan struct{}, 1)}
+		health: health.NewServer(), closing: make(chan struct{}), walks: make(chan struct{}, maxWalks), snapshotMade: make(chan struct{}, 1)}
 	s.notices.Blind = func(err error) {
 		log.Warn("output is followed by looking at its files again and again, which is slower", slog.Any("error", err))
 	}

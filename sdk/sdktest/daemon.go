@@ -43,10 +43,11 @@ type Daemon struct {
 	created   *agboxv1.CreateSandboxRequest
 	joined    func(id string)
 
-	trees  trees
-	work   sync.WaitGroup // what goes on after a reply
-	server *grpc.Server
-	served chan struct{}
+	trees   trees
+	changes []MountChanges
+	work    sync.WaitGroup // what goes on after a reply
+	server  *grpc.Server
+	served  chan struct{}
 }
 
 type sandbox struct {

@@ -393,7 +393,7 @@ type MountSpec struct {
 	Target   string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	Writable bool                   `protobuf:"varint,3,opt,name=writable,proto3" json:"writable,omitempty"`
 	// "ro", "rw" or "cow"; omitted: as writable says. With "cow" the sandbox reads the host's files, and what it writes goes
-	// to a layer of its own, which ends with it. A file is copied.
+	// to a layer of its own, which ends with it; SandboxChanges tells what is in there. A file is copied.
 	Mode string `protobuf:"bytes,64,opt,name=mode,proto3" json:"mode,omitempty"`
 	// What source is. The daemon fills it in when it accepts the sandbox; in a request it means nothing.
 	Accepted      *HostFile `protobuf:"bytes,65,opt,name=accepted,proto3" json:"accepted,omitempty"`
@@ -7539,6 +7539,367 @@ func (x *SandboxStats) GetContainers() []*ContainerStats {
 	return nil
 }
 
+type SandboxChangesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Targets of copy-on-write mounts; none: all that the sandbox has.
+	Targets       []string `protobuf:"bytes,2,rep,name=targets,proto3" json:"targets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxChangesRequest) Reset() {
+	*x = SandboxChangesRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxChangesRequest) ProtoMessage() {}
+
+func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxChangesRequest.ProtoReflect.Descriptor instead.
+func (*SandboxChangesRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *SandboxChangesRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *SandboxChangesRequest) GetTargets() []string {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+type SandboxChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Set where the changes of a mount begin.
+	Mount         *ChangedMount `protobuf:"bytes,1,opt,name=mount,proto3" json:"mount,omitempty"`
+	Changes       []*Change     `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxChangesResponse) Reset() {
+	*x = SandboxChangesResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxChangesResponse) ProtoMessage() {}
+
+func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxChangesResponse.ProtoReflect.Descriptor instead.
+func (*SandboxChangesResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *SandboxChangesResponse) GetMount() *ChangedMount {
+	if x != nil {
+		return x.Mount
+	}
+	return nil
+}
+
+func (x *SandboxChangesResponse) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+type ChangedMount struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Target string                 `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Source string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// When the daemon began to look, by its host's clock.
+	ListedAt      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=listed_at,json=listedAt,proto3" json:"listed_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangedMount) Reset() {
+	*x = ChangedMount{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangedMount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangedMount) ProtoMessage() {}
+
+func (x *ChangedMount) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangedMount.ProtoReflect.Descriptor instead.
+func (*ChangedMount) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
+}
+
+func (x *ChangedMount) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *ChangedMount) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ChangedMount) GetListedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ListedAt
+	}
+	return nil
+}
+
+// Change is a difference between what the host has and what the sandbox has. One of the owner or of times alone is none.
+type Change struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Below the mount; "." is the mount itself. Where a name is not UTF-8, what is not is replaced here, and path_bytes holds it.
+	Path      string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	PathBytes []byte `protobuf:"bytes,2,opt,name=path_bytes,json=pathBytes,proto3" json:"path_bytes,omitempty"`
+	// "added", "changed" or "removed".
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// "file", "directory", "symlink", "fifo", "socket" or "device": what the sandbox has, or the host has of what was removed.
+	Type string `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	// What the host has in place of type; "": the same.
+	OldType   string `protobuf:"bytes,5,opt,name=old_type,json=oldType,proto3" json:"old_type,omitempty"`
+	SizeBytes uint64 `protobuf:"varint,6,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Permissions, with setuid, setgid and sticky, as in stat(2).
+	Mode       uint32                 `protobuf:"varint,7,opt,name=mode,proto3" json:"mode,omitempty"`
+	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	// Where a symbolic link leads, as path and path_bytes are.
+	LinkTarget      string `protobuf:"bytes,9,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"`
+	LinkTargetBytes []byte `protobuf:"bytes,10,opt,name=link_target_bytes,json=linkTargetBytes,proto3" json:"link_target_bytes,omitempty"`
+	// The host's file was changed since the sandbox was made.
+	Conflict bool `protobuf:"varint,11,opt,name=conflict,proto3" json:"conflict,omitempty"`
+	// Why the change is not in DownloadChanges although it is none of a removal.
+	Problem       string `protobuf:"bytes,12,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *Change) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Change) GetPathBytes() []byte {
+	if x != nil {
+		return x.PathBytes
+	}
+	return nil
+}
+
+func (x *Change) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Change) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Change) GetOldType() string {
+	if x != nil {
+		return x.OldType
+	}
+	return ""
+}
+
+func (x *Change) GetSizeBytes() uint64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *Change) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *Change) GetModifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedAt
+	}
+	return nil
+}
+
+func (x *Change) GetLinkTarget() string {
+	if x != nil {
+		return x.LinkTarget
+	}
+	return ""
+}
+
+func (x *Change) GetLinkTargetBytes() []byte {
+	if x != nil {
+		return x.LinkTargetBytes
+	}
+	return nil
+}
+
+func (x *Change) GetConflict() bool {
+	if x != nil {
+		return x.Conflict
+	}
+	return false
+}
+
+func (x *Change) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type DownloadChangesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Of a copy-on-write mount.
+	Target        string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DownloadChangesRequest) Reset() {
+	*x = DownloadChangesRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DownloadChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DownloadChangesRequest) ProtoMessage() {}
+
+func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DownloadChangesRequest.ProtoReflect.Descriptor instead.
+func (*DownloadChangesRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
+}
+
+func (x *DownloadChangesRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *DownloadChangesRequest) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
 var File_agbox_v1_agbox_proto protoreflect.FileDescriptor
 
 const file_agbox_v1_agbox_proto_rawDesc = "" +
@@ -8194,7 +8555,40 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x128\n" +
 	"\n" +
 	"containers\x18\x02 \x03(\v2\x18.agbox.v1.ContainerStatsR\n" +
-	"containers*\x9e\x02\n" +
+	"containers\"P\n" +
+	"\x15SandboxChangesRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x18\n" +
+	"\atargets\x18\x02 \x03(\tR\atargets\"r\n" +
+	"\x16SandboxChangesResponse\x12,\n" +
+	"\x05mount\x18\x01 \x01(\v2\x16.agbox.v1.ChangedMountR\x05mount\x12*\n" +
+	"\achanges\x18\x02 \x03(\v2\x10.agbox.v1.ChangeR\achanges\"w\n" +
+	"\fChangedMount\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x127\n" +
+	"\tlisted_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blistedAt\"\xf1\x02\n" +
+	"\x06Change\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1d\n" +
+	"\n" +
+	"path_bytes\x18\x02 \x01(\fR\tpathBytes\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04type\x18\x04 \x01(\tR\x04type\x12\x19\n" +
+	"\bold_type\x18\x05 \x01(\tR\aoldType\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x06 \x01(\x04R\tsizeBytes\x12\x12\n" +
+	"\x04mode\x18\a \x01(\rR\x04mode\x12;\n" +
+	"\vmodified_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifiedAt\x12\x1f\n" +
+	"\vlink_target\x18\t \x01(\tR\n" +
+	"linkTarget\x12*\n" +
+	"\x11link_target_bytes\x18\n" +
+	" \x01(\fR\x0flinkTargetBytes\x12\x1a\n" +
+	"\bconflict\x18\v \x01(\bR\bconflict\x12\x18\n" +
+	"\aproblem\x18\f \x01(\tR\aproblem\"O\n" +
+	"\x16DownloadChangesRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target*\x9e\x02\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15SANDBOX_STATE_PENDING\x10\x01\x12\x17\n" +
@@ -8240,7 +8634,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x12EXEC_STATE_RUNNING\x10\x01\x12\x17\n" +
 	"\x13EXEC_STATE_FINISHED\x10\x02\x12\x15\n" +
 	"\x11EXEC_STATE_FAILED\x10\x03\x12\x18\n" +
-	"\x14EXEC_STATE_CANCELLED\x10\x042\xf2\x19\n" +
+	"\x14EXEC_STATE_CANCELLED\x10\x042\x9e\x1b\n" +
 	"\x0eSandboxService\x125\n" +
 	"\x04Ping\x12\x15.agbox.v1.PingRequest\x1a\x16.agbox.v1.PingResponse\x12P\n" +
 	"\rCreateSandbox\x12\x1e.agbox.v1.CreateSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12G\n" +
@@ -8293,7 +8687,9 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0fResumeSandboxes\x12 .agbox.v1.ResumeSandboxesRequest\x1a!.agbox.v1.ResumeSandboxesResponse\x128\n" +
 	"\x05Prune\x12\x16.agbox.v1.PruneRequest\x1a\x17.agbox.v1.PruneResponse\x12C\n" +
 	"\n" +
-	"WatchStats\x12\x1b.agbox.v1.WatchStatsRequest\x1a\x16.agbox.v1.SandboxStats0\x01B3Z1github.com/agbox-dev/agbox/proto/agbox/v1;agboxv1b\x06proto3"
+	"WatchStats\x12\x1b.agbox.v1.WatchStatsRequest\x1a\x16.agbox.v1.SandboxStats0\x01\x12U\n" +
+	"\x0eSandboxChanges\x12\x1f.agbox.v1.SandboxChangesRequest\x1a .agbox.v1.SandboxChangesResponse0\x01\x12S\n" +
+	"\x0fDownloadChanges\x12 .agbox.v1.DownloadChangesRequest\x1a\x1c.agbox.v1.DownloadFilesChunk0\x01B3Z1github.com/agbox-dev/agbox/proto/agbox/v1;agboxv1b\x06proto3"
 
 var (
 	file_agbox_v1_agbox_proto_rawDescOnce sync.Once
@@ -8308,7 +8704,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 123)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -8418,35 +8814,40 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*PruneResponse)(nil),                 // 105: agbox.v1.PruneResponse
 	(*WatchStatsRequest)(nil),             // 106: agbox.v1.WatchStatsRequest
 	(*SandboxStats)(nil),                  // 107: agbox.v1.SandboxStats
-	nil,                                   // 108: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 109: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 110: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 111: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 112: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 113: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 114: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 115: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 116: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 117: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 118: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 119: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 120: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 121: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 122: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 123: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 124: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 125: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 126: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 127: google.protobuf.Timestamp
+	(*SandboxChangesRequest)(nil),         // 108: agbox.v1.SandboxChangesRequest
+	(*SandboxChangesResponse)(nil),        // 109: agbox.v1.SandboxChangesResponse
+	(*ChangedMount)(nil),                  // 110: agbox.v1.ChangedMount
+	(*Change)(nil),                        // 111: agbox.v1.Change
+	(*DownloadChangesRequest)(nil),        // 112: agbox.v1.DownloadChangesRequest
+	nil,                                   // 113: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 114: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 115: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 116: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 117: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 118: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 119: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 120: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 121: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 122: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 123: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 124: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 125: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 126: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 127: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 128: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 129: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 130: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 131: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 132: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	6,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
 	6,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	126, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	126, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	126, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	126, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	108, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	131, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	131, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	131, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	131, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	113, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	8,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	10,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	13,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -8454,90 +8855,90 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	7,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	9,   // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	9,   // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	109, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	110, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	126, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	114, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	115, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	131, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	11,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	10,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	12,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	111, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	126, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	116, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	131, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	15,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	16,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	126, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	126, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	131, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	131, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	9,   // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	9,   // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	112, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	127, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	127, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	117, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	132, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	132, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	18,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	127, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	127, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	127, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	132, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	132, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	132, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	18,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	126, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	127, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	127, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	126, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	127, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	127, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	127, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	127, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	131, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	132, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	132, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	131, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	132, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	132, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	132, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	132, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	127, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	127, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	132, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	132, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	22,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	126, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	126, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	131, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	131, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	127, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	132, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
 	19,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
 	21,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
 	23,  // 56: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
 	20,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
 	2,   // 58: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	113, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	127, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	127, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	118, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	132, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	132, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
 	22,  // 62: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
 	14,  // 63: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
 	17,  // 64: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	17,  // 65: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	114, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	119, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
 	0,   // 67: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	17,  // 68: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	126, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	115, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	131, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	120, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
 	0,   // 71: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	116, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	126, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	121, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	131, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
 	40,  // 74: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
 	25,  // 75: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	25,  // 76: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	126, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	126, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	126, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	131, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	131, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	131, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
 	17,  // 80: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	0,   // 81: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	126, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	131, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
 	17,  // 83: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	126, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	131, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
 	25,  // 85: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	2,   // 86: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
 	25,  // 87: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	127, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	117, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	132, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	122, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	0,   // 90: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	64,  // 91: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	127, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	126, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	118, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	132, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	131, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	123, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
 	67,  // 95: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	127, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	127, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	132, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	132, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
 	17,  // 98: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	74,  // 99: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
 	40,  // 100: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
@@ -8546,121 +8947,129 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	60,  // 103: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
 	25,  // 104: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
 	79,  // 105: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	127, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	132, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	83,  // 107: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
 	83,  // 108: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	119, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	127, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	124, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	132, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	14,  // 111: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	120, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	125, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
 	92,  // 113: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	121, // 114: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	126, // 114: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
 	92,  // 115: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
 	14,  // 116: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	122, // 117: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	127, // 117: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
 	0,   // 118: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	126, // 119: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	123, // 120: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	131, // 119: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	128, // 120: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
 	0,   // 121: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	124, // 122: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	129, // 122: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
 	0,   // 123: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	126, // 124: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	125, // 125: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	126, // 126: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	131, // 124: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	130, // 125: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	131, // 126: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
 	64,  // 127: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	3,   // 128: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	26,  // 129: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	28,  // 130: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	30,  // 131: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	32,  // 132: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	33,  // 133: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	34,  // 134: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	35,  // 135: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	38,  // 136: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	39,  // 137: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	42,  // 138: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	43,  // 139: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	45,  // 140: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	47,  // 141: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	48,  // 142: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	49,  // 143: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	50,  // 144: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	52,  // 145: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	54,  // 146: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	56,  // 147: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	57,  // 148: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	59,  // 149: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	61,  // 150: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	62,  // 151: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	65,  // 152: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	68,  // 153: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	70,  // 154: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	72,  // 155: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	73,  // 156: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	76,  // 157: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	78,  // 158: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	81,  // 159: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	84,  // 160: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	86,  // 161: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	88,  // 162: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	90,  // 163: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	93,  // 164: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	95,  // 165: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	97,  // 166: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	99,  // 167: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	100, // 168: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	102, // 169: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	104, // 170: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	106, // 171: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	4,   // 172: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	27,  // 173: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	29,  // 174: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	31,  // 175: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	37,  // 176: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 177: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 178: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 179: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	24,  // 180: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	41,  // 181: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	37,  // 182: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	44,  // 183: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	46,  // 184: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	37,  // 185: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 186: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 187: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	51,  // 188: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	53,  // 189: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	55,  // 190: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	37,  // 191: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	58,  // 192: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	60,  // 193: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	24,  // 194: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	63,  // 195: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	66,  // 196: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	69,  // 197: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	71,  // 198: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	37,  // 199: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	75,  // 200: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	77,  // 201: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	80,  // 202: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	82,  // 203: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	85,  // 204: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	87,  // 205: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	89,  // 206: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	91,  // 207: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	94,  // 208: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	96,  // 209: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	98,  // 210: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	27,  // 211: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	101, // 212: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	103, // 213: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	105, // 214: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	107, // 215: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	172, // [172:216] is the sub-list for method output_type
-	128, // [128:172] is the sub-list for method input_type
-	128, // [128:128] is the sub-list for extension type_name
-	128, // [128:128] is the sub-list for extension extendee
-	0,   // [0:128] is the sub-list for field type_name
+	110, // 128: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
+	111, // 129: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
+	132, // 130: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	132, // 131: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	3,   // 132: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	26,  // 133: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	28,  // 134: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	30,  // 135: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	32,  // 136: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	33,  // 137: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	34,  // 138: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	35,  // 139: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	38,  // 140: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	39,  // 141: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	42,  // 142: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	43,  // 143: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	45,  // 144: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	47,  // 145: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	48,  // 146: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	49,  // 147: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	50,  // 148: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	52,  // 149: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	54,  // 150: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	56,  // 151: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	57,  // 152: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	59,  // 153: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	61,  // 154: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	62,  // 155: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	65,  // 156: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	68,  // 157: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	70,  // 158: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	72,  // 159: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	73,  // 160: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	76,  // 161: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	78,  // 162: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	81,  // 163: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	84,  // 164: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	86,  // 165: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	88,  // 166: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	90,  // 167: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	93,  // 168: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	95,  // 169: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	97,  // 170: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	99,  // 171: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	100, // 172: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	102, // 173: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	104, // 174: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	106, // 175: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	108, // 176: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
+	112, // 177: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
+	4,   // 178: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	27,  // 179: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	29,  // 180: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	31,  // 181: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	37,  // 182: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 183: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 184: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	36,  // 185: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	24,  // 186: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	41,  // 187: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	37,  // 188: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	44,  // 189: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	46,  // 190: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	37,  // 191: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 192: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 193: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	51,  // 194: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	53,  // 195: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	55,  // 196: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	37,  // 197: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	58,  // 198: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	60,  // 199: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	24,  // 200: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	63,  // 201: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	66,  // 202: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	69,  // 203: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	71,  // 204: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	37,  // 205: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	75,  // 206: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	77,  // 207: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	80,  // 208: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	82,  // 209: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	85,  // 210: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	87,  // 211: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	89,  // 212: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	91,  // 213: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	94,  // 214: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	96,  // 215: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	98,  // 216: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	27,  // 217: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	101, // 218: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	103, // 219: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	105, // 220: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	107, // 221: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	109, // 222: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	82,  // 223: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	178, // [178:224] is the sub-list for method output_type
+	132, // [132:178] is the sub-list for method input_type
+	132, // [132:132] is the sub-list for extension type_name
+	132, // [132:132] is the sub-list for extension extendee
+	0,   // [0:132] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -8701,7 +9110,7 @@ func file_agbox_v1_agbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   123,
+			NumMessages:   128,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -66,6 +66,8 @@ const (
 	SandboxService_ResumeSandboxes_FullMethodName        = "/agbox.v1.SandboxService/ResumeSandboxes"
 	SandboxService_Prune_FullMethodName                  = "/agbox.v1.SandboxService/Prune"
 	SandboxService_WatchStats_FullMethodName             = "/agbox.v1.SandboxService/WatchStats"
+	SandboxService_SandboxChanges_FullMethodName         = "/agbox.v1.SandboxService/SandboxChanges"
+	SandboxService_DownloadChanges_FullMethodName        = "/agbox.v1.SandboxService/DownloadChanges"
 )
 
 // SandboxServiceClient is the client API for SandboxService service.
@@ -141,6 +143,11 @@ type SandboxServiceClient interface {
 	Prune(ctx context.Context, in *PruneRequest, opts ...grpc.CallOption) (*PruneResponse, error)
 	// WatchStats streams the stats of every sandbox that matches and runs, those that come later included.
 	WatchStats(ctx context.Context, in *WatchStatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxStats], error)
+	// SandboxChanges lists how the sandbox's copy-on-write mounts differ from the host's files: for each mount its message, and
+	// then its changes, a directory before what is in it. DownloadChanges is what was added and changed in one of them, as a tar
+	// stream. Both need no sandbox that runs; one that does should be paused for a list and a stream that fit together.
+	SandboxChanges(ctx context.Context, in *SandboxChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxChangesResponse], error)
+	DownloadChanges(ctx context.Context, in *DownloadChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesChunk], error)
 }
 
 type sandboxServiceClient struct {
@@ -678,6 +685,44 @@ func (c *sandboxServiceClient) WatchStats(ctx context.Context, in *WatchStatsReq
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_WatchStatsClient = grpc.ServerStreamingClient[SandboxStats]
 
+func (c *sandboxServiceClient) SandboxChanges(ctx context.Context, in *SandboxChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxChangesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[11], SandboxService_SandboxChanges_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SandboxChangesRequest, SandboxChangesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_SandboxChangesClient = grpc.ServerStreamingClient[SandboxChangesResponse]
+
+func (c *sandboxServiceClient) DownloadChanges(ctx context.Context, in *DownloadChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesChunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[12], SandboxService_DownloadChanges_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DownloadChangesRequest, DownloadFilesChunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_DownloadChangesClient = grpc.ServerStreamingClient[DownloadFilesChunk]
+
 // SandboxServiceServer is the server API for SandboxService service.
 // All implementations must embed UnimplementedSandboxServiceServer
 // for forward compatibility.
@@ -751,6 +796,11 @@ type SandboxServiceServer interface {
 	Prune(context.Context, *PruneRequest) (*PruneResponse, error)
 	// WatchStats streams the stats of every sandbox that matches and runs, those that come later included.
 	WatchStats(*WatchStatsRequest, grpc.ServerStreamingServer[SandboxStats]) error
+	// SandboxChanges lists how the sandbox's copy-on-write mounts differ from the host's files: for each mount its message, and
+	// then its changes, a directory before what is in it. DownloadChanges is what was added and changed in one of them, as a tar
+	// stream. Both need no sandbox that runs; one that does should be paused for a list and a stream that fit together.
+	SandboxChanges(*SandboxChangesRequest, grpc.ServerStreamingServer[SandboxChangesResponse]) error
+	DownloadChanges(*DownloadChangesRequest, grpc.ServerStreamingServer[DownloadFilesChunk]) error
 	mustEmbedUnimplementedSandboxServiceServer()
 }
 
@@ -892,6 +942,12 @@ func (UnimplementedSandboxServiceServer) Prune(context.Context, *PruneRequest) (
 }
 func (UnimplementedSandboxServiceServer) WatchStats(*WatchStatsRequest, grpc.ServerStreamingServer[SandboxStats]) error {
 	return status.Error(codes.Unimplemented, "method WatchStats not implemented")
+}
+func (UnimplementedSandboxServiceServer) SandboxChanges(*SandboxChangesRequest, grpc.ServerStreamingServer[SandboxChangesResponse]) error {
+	return status.Error(codes.Unimplemented, "method SandboxChanges not implemented")
+}
+func (UnimplementedSandboxServiceServer) DownloadChanges(*DownloadChangesRequest, grpc.ServerStreamingServer[DownloadFilesChunk]) error {
+	return status.Error(codes.Unimplemented, "method DownloadChanges not implemented")
 }
 func (UnimplementedSandboxServiceServer) mustEmbedUnimplementedSandboxServiceServer() {}
 func (UnimplementedSandboxServiceServer) testEmbeddedByValue()                        {}
@@ -1621,6 +1677,28 @@ func _SandboxService_WatchStats_Handler(srv interface{}, stream grpc.ServerStrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_WatchStatsServer = grpc.ServerStreamingServer[SandboxStats]
 
+func _SandboxService_SandboxChanges_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(SandboxChangesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).SandboxChanges(m, &grpc.GenericServerStream[SandboxChangesRequest, SandboxChangesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_SandboxChangesServer = grpc.ServerStreamingServer[SandboxChangesResponse]
+
+func _SandboxService_DownloadChanges_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DownloadChangesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).DownloadChanges(m, &grpc.GenericServerStream[DownloadChangesRequest, DownloadFilesChunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_DownloadChangesServer = grpc.ServerStreamingServer[DownloadFilesChunk]
+
 // SandboxService_ServiceDesc is the grpc.ServiceDesc for SandboxService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1816,6 +1894,16 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchStats",
 			Handler:       _SandboxService_WatchStats_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "SandboxChanges",
+			Handler:       _SandboxService_SandboxChanges_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "DownloadChanges",
+			Handler:       _SandboxService_DownloadChanges_Handler,
 			ServerStreams: true,
 		},
 	},
