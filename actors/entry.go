@@ -95,24 +95,34 @@ func catchUp(db *persist.DB, state lifecycle.State) (lifecycle.State, error) {
 type registry struct {
 	mu      sync.RWMutex
 	entries map[string]*entry
-	// claims are the ids of creates that are not accepted yet; each is closed when its create has come out.
-	claims map[string]chan struct{}
+	// claims are the ids of creates that are not accepted yet.
+	claims map[string]claim
+}
+
+// claim is a create that is not accepted yet. done is closed when it has come out.
+type claim struct {
+	spec *agboxv1.CreateSpec
+	done chan struct{}
 }
 
 // claim gives the caller alone the right to add a sandbox with this id until release, or returns the one that has it,
 // after the create that another caller may have under way. It fails when ctx ends before that, and with ErrTooMany when
-// there would be more than most sandboxes, 0 for any number.
-func (r *registry) claim(ctx context.Context, id string, most int) (e *entry, release func(), err error) {
+// there would be more than most sandboxes, 0 for any number, and with ErrOverlap.
+func (r *registry) claim(ctx context.Context, id string, spec *agboxv1.CreateSpec, most int) (e *entry, release func(), err error) {
 	for {
 		r.mu.Lock()
-		e, claimed := r.entries[id], r.claims[id]
+		e, claimed := r.entries[id], r.claims[id].done
 		if e == nil && claimed == nil && most > 0 && r.present() >= most {
 			r.mu.Unlock()
 			return nil, nil, fmt.Errorf("%w: there are %d, which is what limits.max_sandboxes allows: delete some", ErrTooMany, most)
 		}
 		if e == nil && claimed == nil {
+			if err := r.overlapping(spec); err != nil {
+				r.mu.Unlock()
+				return nil, nil, err
+			}
 			done := make(chan struct{})
-			r.claims[id] = done
+			r.claims[id] = claim{spec, done}
 			r.mu.Unlock()
 			return nil, func() {
 				r.mu.Lock()

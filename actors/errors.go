@@ -20,6 +20,8 @@ var (
 	// ErrSandboxIDTaken and ErrExecIDTaken: the id was used before, deleted or not.
 	ErrSandboxIDTaken = errors.New("actors: sandbox id was used before")
 	ErrExecIDTaken    = errors.New("actors: exec id was used before")
+	// ErrOverlap: one of two sandboxes could exchange what the other one mounts.
+	ErrOverlap = errors.New("actors: mounts overlap")
 	// ErrTooMany: there are as many sandboxes as the operator allows.
 	ErrTooMany = errors.New("actors: too many sandboxes")
 	// ErrConflict: the runtime holds an object under a name that the sandbox needs, and it is not ours.

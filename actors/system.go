@@ -97,7 +97,7 @@ func Start(config Config, db *persist.DB, runtime Runtime, log *slog.Logger) (*S
 		s.now = config.Now
 	}
 	s.working, s.abandon = context.WithCancel(context.Background())
-	s.registry.entries, s.registry.claims = map[string]*entry{}, map[string]chan struct{}{}
+	s.registry.entries, s.registry.claims = map[string]*entry{}, map[string]claim{}
 	s.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
 	since := time.Now()
 	if err := s.spawn(since); err != nil {
@@ -203,7 +203,7 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	if s.closing.Load() {
 		return View{}, ErrShuttingDown
 	}
-	earlier, release, err := s.registry.claim(ctx, id, s.config.MaxSandboxes)
+	earlier, release, err := s.registry.claim(ctx, id, spec, s.config.MaxSandboxes)
 	if err != nil {
 		return View{}, err
 	}

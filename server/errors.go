@@ -39,6 +39,7 @@ const (
 	reasonExpired         = "SANDBOX_EVENT_SEQUENCE_EXPIRED"
 	reasonDiskFull        = "DISK_FULL"
 	reasonTooMany         = "SANDBOXES_TOO_MANY"
+	reasonOverlap         = "MOUNT_SOURCE_OVERLAPS"
 	reasonDatabaseMoved   = "DATABASE_MOVED"
 	reasonNoLease         = "LEASE_NONE"
 	reasonShuttingDown    = "DAEMON_SHUTTING_DOWN"
@@ -104,6 +105,7 @@ var kinds = []errorKind{
 		"agboxd is shutting down: try again when it is back"},
 	{persist.ErrNoSpace, codes.ResourceExhausted, reasonDiskFull, ""},
 	{errNoRoom, codes.ResourceExhausted, reasonDiskFull, ""},
+	{actors.ErrOverlap, codes.FailedPrecondition, reasonOverlap, ""},
 	{actors.ErrTooMany, codes.ResourceExhausted, reasonTooMany, ""},
 	{persist.ErrMoved, codes.FailedPrecondition, reasonDatabaseMoved, ""},
 	{persist.ErrNoSandbox, codes.NotFound, reasonSandboxNotFound,

@@ -12,9 +12,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/actorstest"
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server"
 	"github.com/agbox-dev/agbox/server/servertest"
 )
 
@@ -179,4 +182,23 @@ func TestSourceSwappedAtTheStart(t *testing.T) {
 		t.Errorf("the sandbox has written %v where it was led to, %v", left, err)
 	}
 	dockertest.Leftovers(t, d.Engine, created.Sandbox.SandboxId)
+}
+
+// TestOverlappingMounts: a source below what another sandbox may write to is refused, before anything is made.
+func TestOverlappingMounts(t *testing.T) {
+	t.Parallel()
+	dirs := openDirs(t, "p", "p/data")
+	f := startServer(t, actors.Config{}, server.Config{}, actorstest.New())
+	create := func(id, source string, writable bool) error {
+		_, err := f.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{
+			Image: "x", Mounts: []*agboxv1.MountSpec{{Source: source, Target: "/data", Writable: writable}}}})
+		return err
+	}
+	for _, id := range []string{"writes-1", "writes-2"} {
+		if err := create(id, dirs[0], true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused(t, create("reads", dirs[1], false), codes.FailedPrecondition, "MOUNT_SOURCE_OVERLAPS", "",
+		`create_spec.mounts[0].source: "`+dirs[1]+`" lies in "`+dirs[0]+`", which sandbox writes-`, "copy the source in, or delete that sandbox first")
 }
