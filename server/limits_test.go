@@ -59,6 +59,9 @@ func TestDiskHeadroom(t *testing.T) {
 	refused(t, err, codes.ResourceExhausted, "DISK_FULL", "", "limits.disk_headroom")
 	_, err = d.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: "/tmp"}, bytes.NewReader(make([]byte, 1024)))
 	refused(t, err, codes.ResourceExhausted, "DISK_FULL", "", "limits.disk_headroom")
+	if report, err := d.Doctor(t.Context(), &agboxv1.DoctorRequest{}); err != nil || level(report, "disk") != agboxv1.FindingLevel_FINDING_LEVEL_PROBLEM {
+		t.Errorf("the doctor finds %v, %v", report, err)
+	}
 	created, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"echo", "hello"}})
 	if err != nil {
 		t.Fatal(err)

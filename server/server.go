@@ -49,6 +49,8 @@ type Runtime interface {
 	Isolated() (bool, string)
 	// CopyOnWrite returns why no sandbox can have copy-on-write mounts, nil when they can.
 	CopyOnWrite() error
+	// Examine finds out what is wrong with what the runtime runs on.
+	Examine(ctx context.Context) ([]*agboxv1.Finding, error)
 	// Disks are directories on each of the disks that sandboxes fill.
 	Disks() []string
 	Stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error)

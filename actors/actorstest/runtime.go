@@ -288,6 +288,8 @@ func (r *Runtime) Isolated() (bool, string) { return true, "" }
 func (r *Runtime) CopyOnWrite() error { return r.NoCopyOnWrite }
 func (r *Runtime) Disks() []string    { return nil }
 
+func (r *Runtime) Examine(context.Context) ([]*agboxv1.Finding, error) { return nil, nil }
+
 func (r *Runtime) Engine(context.Context) (actors.Engine, error) {
 	return actors.Engine{Version: "fake", SubnetsTotal: 1}, nil
 }

@@ -69,7 +69,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print responses as JSON, one object per line")
-	root.AddCommand(a.versionCommand(), a.pingCommand(), a.infoCommand(), a.pruneCommand(), a.sandboxCommand(),
+	root.AddCommand(a.versionCommand(), a.pingCommand(), a.infoCommand(), a.doctorCommand(), a.pruneCommand(), a.sandboxCommand(),
 		a.snapshotCommand(), a.cpCommand(), a.lsCommand(), a.statCommand(), a.rmCommand(), a.watchFilesCommand(), a.changesCommand())
 	return root
 }

@@ -27,6 +27,10 @@ func (c *Client) GetStats(ctx context.Context, req *agboxv1.GetStatsRequest) (*a
 }
 
 // Info returns what the daemon runs on, and how much of it is in use.
+func (c *Client) Doctor(ctx context.Context, req *agboxv1.DoctorRequest) (*agboxv1.DoctorResponse, error) {
+	return c.rpc.Doctor(ctx, req)
+}
+
 func (c *Client) Info(ctx context.Context, req *agboxv1.InfoRequest) (*agboxv1.InfoResponse, error) {
 	return c.rpc.Info(ctx, req)
 }

@@ -181,3 +181,13 @@ func (d *Daemon) Info(context.Context, *agboxv1.InfoRequest) (*agboxv1.InfoRespo
 	}
 	return resp, d.refusals["Info"]
 }
+
+// Doctor finds one thing that could be better.
+func (d *Daemon) Doctor(context.Context, *agboxv1.DoctorRequest) (*agboxv1.DoctorResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &agboxv1.DoctorResponse{Findings: []*agboxv1.Finding{
+		{Check: "seccomp", Level: agboxv1.FindingLevel_FINDING_LEVEL_OK, Summary: "in force"},
+		{Check: "disk", Level: agboxv1.FindingLevel_FINDING_LEVEL_WARNING, Summary: "nearly full", Remedy: "delete files"},
+	}}, d.refusals["Doctor"]
+}

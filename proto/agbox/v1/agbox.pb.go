@@ -280,6 +280,60 @@ func (ExecState) EnumDescriptor() ([]byte, []int) {
 	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{2}
 }
 
+type FindingLevel int32
+
+const (
+	FindingLevel_FINDING_LEVEL_UNSPECIFIED FindingLevel = 0
+	FindingLevel_FINDING_LEVEL_OK          FindingLevel = 1
+	// It works, and something is weaker, or nearer to its end, than it should be.
+	FindingLevel_FINDING_LEVEL_WARNING FindingLevel = 2
+	// Something that is promised does not hold, or will not for long.
+	FindingLevel_FINDING_LEVEL_PROBLEM FindingLevel = 3
+)
+
+// Enum value maps for FindingLevel.
+var (
+	FindingLevel_name = map[int32]string{
+		0: "FINDING_LEVEL_UNSPECIFIED",
+		1: "FINDING_LEVEL_OK",
+		2: "FINDING_LEVEL_WARNING",
+		3: "FINDING_LEVEL_PROBLEM",
+	}
+	FindingLevel_value = map[string]int32{
+		"FINDING_LEVEL_UNSPECIFIED": 0,
+		"FINDING_LEVEL_OK":          1,
+		"FINDING_LEVEL_WARNING":     2,
+		"FINDING_LEVEL_PROBLEM":     3,
+	}
+)
+
+func (x FindingLevel) Enum() *FindingLevel {
+	p := new(FindingLevel)
+	*p = x
+	return p
+}
+
+func (x FindingLevel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FindingLevel) Descriptor() protoreflect.EnumDescriptor {
+	return file_agbox_v1_agbox_proto_enumTypes[3].Descriptor()
+}
+
+func (FindingLevel) Type() protoreflect.EnumType {
+	return &file_agbox_v1_agbox_proto_enumTypes[3]
+}
+
+func (x FindingLevel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FindingLevel.Descriptor instead.
+func (FindingLevel) EnumDescriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{3}
+}
+
 type PingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -7433,6 +7487,156 @@ func (x *PruneResponse) GetSnapshotIds() []string {
 	return nil
 }
 
+type DoctorRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DoctorRequest) Reset() {
+	*x = DoctorRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DoctorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DoctorRequest) ProtoMessage() {}
+
+func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
+func (*DoctorRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
+}
+
+type DoctorResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Findings      []*Finding             `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DoctorResponse) Reset() {
+	*x = DoctorResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DoctorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DoctorResponse) ProtoMessage() {}
+
+func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
+func (*DoctorResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *DoctorResponse) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was examined, in a word that stays the same, such as "disk". There may be several findings of one check.
+	Check   string       `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
+	Level   FindingLevel `protobuf:"varint,2,opt,name=level,proto3,enum=agbox.v1.FindingLevel" json:"level,omitempty"`
+	Summary string       `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// What mends it, "" where nothing has to be.
+	Remedy        string `protobuf:"bytes,4,opt,name=remedy,proto3" json:"remedy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *Finding) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *Finding) GetLevel() FindingLevel {
+	if x != nil {
+		return x.Level
+	}
+	return FindingLevel_FINDING_LEVEL_UNSPECIFIED
+}
+
+func (x *Finding) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *Finding) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 type WatchStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	LabelSelector map[string]string      `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -7444,7 +7648,7 @@ type WatchStatsRequest struct {
 
 func (x *WatchStatsRequest) Reset() {
 	*x = WatchStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7456,7 +7660,7 @@ func (x *WatchStatsRequest) String() string {
 func (*WatchStatsRequest) ProtoMessage() {}
 
 func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7469,7 +7673,7 @@ func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
@@ -7497,7 +7701,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7509,7 +7713,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7522,7 +7726,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -7550,7 +7754,7 @@ type SandboxChangesRequest struct {
 
 func (x *SandboxChangesRequest) Reset() {
 	*x = SandboxChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7562,7 +7766,7 @@ func (x *SandboxChangesRequest) String() string {
 func (*SandboxChangesRequest) ProtoMessage() {}
 
 func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7575,7 +7779,7 @@ func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesRequest.ProtoReflect.Descriptor instead.
 func (*SandboxChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *SandboxChangesRequest) GetSandboxId() string {
@@ -7603,7 +7807,7 @@ type SandboxChangesResponse struct {
 
 func (x *SandboxChangesResponse) Reset() {
 	*x = SandboxChangesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7615,7 +7819,7 @@ func (x *SandboxChangesResponse) String() string {
 func (*SandboxChangesResponse) ProtoMessage() {}
 
 func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7628,7 +7832,7 @@ func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesResponse.ProtoReflect.Descriptor instead.
 func (*SandboxChangesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *SandboxChangesResponse) GetMount() *ChangedMount {
@@ -7657,7 +7861,7 @@ type ChangedMount struct {
 
 func (x *ChangedMount) Reset() {
 	*x = ChangedMount{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7669,7 +7873,7 @@ func (x *ChangedMount) String() string {
 func (*ChangedMount) ProtoMessage() {}
 
 func (x *ChangedMount) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7682,7 +7886,7 @@ func (x *ChangedMount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedMount.ProtoReflect.Descriptor instead.
 func (*ChangedMount) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ChangedMount) GetTarget() string {
@@ -7735,7 +7939,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7747,7 +7951,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7760,7 +7964,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Change) GetPath() string {
@@ -7858,7 +8062,7 @@ type DownloadChangesRequest struct {
 
 func (x *DownloadChangesRequest) Reset() {
 	*x = DownloadChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7870,7 +8074,7 @@ func (x *DownloadChangesRequest) String() string {
 func (*DownloadChangesRequest) ProtoMessage() {}
 
 func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7883,7 +8087,7 @@ func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadChangesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *DownloadChangesRequest) GetSandboxId() string {
@@ -8543,7 +8747,15 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\rPruneResponse\x12\x1f\n" +
 	"\vsandbox_ids\x18\x01 \x03(\tR\n" +
 	"sandboxIds\x12!\n" +
-	"\fsnapshot_ids\x18\x02 \x03(\tR\vsnapshotIds\"\xe3\x01\n" +
+	"\fsnapshot_ids\x18\x02 \x03(\tR\vsnapshotIds\"\x0f\n" +
+	"\rDoctorRequest\"?\n" +
+	"\x0eDoctorResponse\x12-\n" +
+	"\bfindings\x18\x01 \x03(\v2\x11.agbox.v1.FindingR\bfindings\"\x7f\n" +
+	"\aFinding\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\tR\x05check\x12,\n" +
+	"\x05level\x18\x02 \x01(\x0e2\x16.agbox.v1.FindingLevelR\x05level\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\x12\x16\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\xe3\x01\n" +
 	"\x11WatchStatsRequest\x12U\n" +
 	"\x0elabel_selector\x18\x01 \x03(\v2..agbox.v1.WatchStatsRequest.LabelSelectorEntryR\rlabelSelector\x125\n" +
 	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\binterval\x1a@\n" +
@@ -8634,7 +8846,12 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x12EXEC_STATE_RUNNING\x10\x01\x12\x17\n" +
 	"\x13EXEC_STATE_FINISHED\x10\x02\x12\x15\n" +
 	"\x11EXEC_STATE_FAILED\x10\x03\x12\x18\n" +
-	"\x14EXEC_STATE_CANCELLED\x10\x042\x9e\x1b\n" +
+	"\x14EXEC_STATE_CANCELLED\x10\x04*y\n" +
+	"\fFindingLevel\x12\x1d\n" +
+	"\x19FINDING_LEVEL_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10FINDING_LEVEL_OK\x10\x01\x12\x19\n" +
+	"\x15FINDING_LEVEL_WARNING\x10\x02\x12\x19\n" +
+	"\x15FINDING_LEVEL_PROBLEM\x10\x032\xdb\x1b\n" +
 	"\x0eSandboxService\x125\n" +
 	"\x04Ping\x12\x15.agbox.v1.PingRequest\x1a\x16.agbox.v1.PingResponse\x12P\n" +
 	"\rCreateSandbox\x12\x1e.agbox.v1.CreateSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12G\n" +
@@ -8664,7 +8881,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\vReadExecLog\x12\x1c.agbox.v1.ReadExecLogRequest\x1a\x16.agbox.v1.ExecLogChunk0\x01\x12K\n" +
 	"\x0eWatchSandboxes\x12\x1f.agbox.v1.WatchSandboxesRequest\x1a\x16.agbox.v1.SandboxEvent0\x01\x12A\n" +
 	"\bGetStats\x12\x19.agbox.v1.GetStatsRequest\x1a\x1a.agbox.v1.GetStatsResponse\x125\n" +
-	"\x04Info\x12\x15.agbox.v1.InfoRequest\x1a\x16.agbox.v1.InfoResponse\x12:\n" +
+	"\x04Info\x12\x15.agbox.v1.InfoRequest\x1a\x16.agbox.v1.InfoResponse\x12;\n" +
+	"\x06Doctor\x12\x17.agbox.v1.DoctorRequest\x1a\x18.agbox.v1.DoctorResponse\x12:\n" +
 	"\x06Backup\x12\x17.agbox.v1.BackupRequest\x1a\x15.agbox.v1.BackupChunk0\x01\x12L\n" +
 	"\vHoldSandbox\x12\x1c.agbox.v1.HoldSandboxRequest\x1a\x1d.agbox.v1.HoldSandboxResponse0\x01\x12K\n" +
 	"\rDetachSandbox\x12\x1e.agbox.v1.DetachSandboxRequest\x1a\x1a.agbox.v1.AcceptedResponse\x12K\n" +
@@ -8703,373 +8921,381 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 	return file_agbox_v1_agbox_proto_rawDescData
 }
 
-var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
+var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 131)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
 	(ExecState)(0),                        // 2: agbox.v1.ExecState
-	(*PingRequest)(nil),                   // 3: agbox.v1.PingRequest
-	(*PingResponse)(nil),                  // 4: agbox.v1.PingResponse
-	(*MountSpec)(nil),                     // 5: agbox.v1.MountSpec
-	(*HostFile)(nil),                      // 6: agbox.v1.HostFile
-	(*CopySpec)(nil),                      // 7: agbox.v1.CopySpec
-	(*HealthcheckConfig)(nil),             // 8: agbox.v1.HealthcheckConfig
-	(*ServiceSpec)(nil),                   // 9: agbox.v1.ServiceSpec
-	(*TmpfsSpec)(nil),                     // 10: agbox.v1.TmpfsSpec
-	(*PortSpec)(nil),                      // 11: agbox.v1.PortSpec
-	(*NetworkSpec)(nil),                   // 12: agbox.v1.NetworkSpec
-	(*NetworkDestination)(nil),            // 13: agbox.v1.NetworkDestination
-	(*CreateSpec)(nil),                    // 14: agbox.v1.CreateSpec
-	(*LeaseSpec)(nil),                     // 15: agbox.v1.LeaseSpec
-	(*RestartPolicy)(nil),                 // 16: agbox.v1.RestartPolicy
-	(*SandboxHandle)(nil),                 // 17: agbox.v1.SandboxHandle
-	(*PublishedPort)(nil),                 // 18: agbox.v1.PublishedPort
-	(*SandboxPhaseDetails)(nil),           // 19: agbox.v1.SandboxPhaseDetails
-	(*CommandEventDetails)(nil),           // 20: agbox.v1.CommandEventDetails
-	(*ExecEventDetails)(nil),              // 21: agbox.v1.ExecEventDetails
-	(*ExecResources)(nil),                 // 22: agbox.v1.ExecResources
-	(*ServiceEventDetails)(nil),           // 23: agbox.v1.ServiceEventDetails
-	(*SandboxEvent)(nil),                  // 24: agbox.v1.SandboxEvent
-	(*ExecStatus)(nil),                    // 25: agbox.v1.ExecStatus
-	(*CreateSandboxRequest)(nil),          // 26: agbox.v1.CreateSandboxRequest
-	(*CreateSandboxResponse)(nil),         // 27: agbox.v1.CreateSandboxResponse
-	(*GetSandboxRequest)(nil),             // 28: agbox.v1.GetSandboxRequest
-	(*GetSandboxResponse)(nil),            // 29: agbox.v1.GetSandboxResponse
-	(*ListSandboxesRequest)(nil),          // 30: agbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),         // 31: agbox.v1.ListSandboxesResponse
-	(*ResumeSandboxRequest)(nil),          // 32: agbox.v1.ResumeSandboxRequest
-	(*StopSandboxRequest)(nil),            // 33: agbox.v1.StopSandboxRequest
-	(*DeleteSandboxRequest)(nil),          // 34: agbox.v1.DeleteSandboxRequest
-	(*DeleteSandboxesRequest)(nil),        // 35: agbox.v1.DeleteSandboxesRequest
-	(*DeleteSandboxesResponse)(nil),       // 36: agbox.v1.DeleteSandboxesResponse
-	(*AcceptedResponse)(nil),              // 37: agbox.v1.AcceptedResponse
-	(*SubscribeSandboxEventsRequest)(nil), // 38: agbox.v1.SubscribeSandboxEventsRequest
-	(*CreateExecRequest)(nil),             // 39: agbox.v1.CreateExecRequest
-	(*TerminalSize)(nil),                  // 40: agbox.v1.TerminalSize
-	(*CreateExecResponse)(nil),            // 41: agbox.v1.CreateExecResponse
-	(*CancelExecRequest)(nil),             // 42: agbox.v1.CancelExecRequest
-	(*GetExecRequest)(nil),                // 43: agbox.v1.GetExecRequest
-	(*GetExecResponse)(nil),               // 44: agbox.v1.GetExecResponse
-	(*ListActiveExecsRequest)(nil),        // 45: agbox.v1.ListActiveExecsRequest
-	(*ListActiveExecsResponse)(nil),       // 46: agbox.v1.ListActiveExecsResponse
-	(*PauseSandboxRequest)(nil),           // 47: agbox.v1.PauseSandboxRequest
-	(*UnpauseSandboxRequest)(nil),         // 48: agbox.v1.UnpauseSandboxRequest
-	(*DrainSandboxRequest)(nil),           // 49: agbox.v1.DrainSandboxRequest
-	(*ExtendSandboxRequest)(nil),          // 50: agbox.v1.ExtendSandboxRequest
-	(*ExtendSandboxResponse)(nil),         // 51: agbox.v1.ExtendSandboxResponse
-	(*WaitSandboxRequest)(nil),            // 52: agbox.v1.WaitSandboxRequest
-	(*WaitSandboxResponse)(nil),           // 53: agbox.v1.WaitSandboxResponse
-	(*WaitExecRequest)(nil),               // 54: agbox.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),              // 55: agbox.v1.WaitExecResponse
-	(*SignalExecRequest)(nil),             // 56: agbox.v1.SignalExecRequest
-	(*ListExecsRequest)(nil),              // 57: agbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),             // 58: agbox.v1.ListExecsResponse
-	(*ReadExecLogRequest)(nil),            // 59: agbox.v1.ReadExecLogRequest
-	(*ExecLogChunk)(nil),                  // 60: agbox.v1.ExecLogChunk
-	(*WatchSandboxesRequest)(nil),         // 61: agbox.v1.WatchSandboxesRequest
-	(*GetStatsRequest)(nil),               // 62: agbox.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),              // 63: agbox.v1.GetStatsResponse
-	(*ContainerStats)(nil),                // 64: agbox.v1.ContainerStats
-	(*InfoRequest)(nil),                   // 65: agbox.v1.InfoRequest
-	(*InfoResponse)(nil),                  // 66: agbox.v1.InfoResponse
-	(*Orphan)(nil),                        // 67: agbox.v1.Orphan
-	(*BackupRequest)(nil),                 // 68: agbox.v1.BackupRequest
-	(*BackupChunk)(nil),                   // 69: agbox.v1.BackupChunk
-	(*HoldSandboxRequest)(nil),            // 70: agbox.v1.HoldSandboxRequest
-	(*HoldSandboxResponse)(nil),           // 71: agbox.v1.HoldSandboxResponse
-	(*DetachSandboxRequest)(nil),          // 72: agbox.v1.DetachSandboxRequest
-	(*AttachExecRequest)(nil),             // 73: agbox.v1.AttachExecRequest
-	(*AttachExecStart)(nil),               // 74: agbox.v1.AttachExecStart
-	(*AttachExecResponse)(nil),            // 75: agbox.v1.AttachExecResponse
-	(*ReadSandboxLogRequest)(nil),         // 76: agbox.v1.ReadSandboxLogRequest
-	(*SandboxLogChunk)(nil),               // 77: agbox.v1.SandboxLogChunk
-	(*UploadFilesRequest)(nil),            // 78: agbox.v1.UploadFilesRequest
-	(*UploadFilesStart)(nil),              // 79: agbox.v1.UploadFilesStart
-	(*UploadFilesResponse)(nil),           // 80: agbox.v1.UploadFilesResponse
-	(*DownloadFilesRequest)(nil),          // 81: agbox.v1.DownloadFilesRequest
-	(*DownloadFilesChunk)(nil),            // 82: agbox.v1.DownloadFilesChunk
-	(*FileInfo)(nil),                      // 83: agbox.v1.FileInfo
-	(*StatFileRequest)(nil),               // 84: agbox.v1.StatFileRequest
-	(*StatFileResponse)(nil),              // 85: agbox.v1.StatFileResponse
-	(*ListFilesRequest)(nil),              // 86: agbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),             // 87: agbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),             // 88: agbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),            // 89: agbox.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),             // 90: agbox.v1.WatchFilesRequest
-	(*FileEvent)(nil),                     // 91: agbox.v1.FileEvent
-	(*Snapshot)(nil),                      // 92: agbox.v1.Snapshot
-	(*SnapshotSandboxRequest)(nil),        // 93: agbox.v1.SnapshotSandboxRequest
-	(*SnapshotSandboxResponse)(nil),       // 94: agbox.v1.SnapshotSandboxResponse
-	(*ListSnapshotsRequest)(nil),          // 95: agbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),         // 96: agbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),         // 97: agbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),        // 98: agbox.v1.DeleteSnapshotResponse
-	(*ForkSandboxRequest)(nil),            // 99: agbox.v1.ForkSandboxRequest
-	(*StopSandboxesRequest)(nil),          // 100: agbox.v1.StopSandboxesRequest
-	(*StopSandboxesResponse)(nil),         // 101: agbox.v1.StopSandboxesResponse
-	(*ResumeSandboxesRequest)(nil),        // 102: agbox.v1.ResumeSandboxesRequest
-	(*ResumeSandboxesResponse)(nil),       // 103: agbox.v1.ResumeSandboxesResponse
-	(*PruneRequest)(nil),                  // 104: agbox.v1.PruneRequest
-	(*PruneResponse)(nil),                 // 105: agbox.v1.PruneResponse
-	(*WatchStatsRequest)(nil),             // 106: agbox.v1.WatchStatsRequest
-	(*SandboxStats)(nil),                  // 107: agbox.v1.SandboxStats
-	(*SandboxChangesRequest)(nil),         // 108: agbox.v1.SandboxChangesRequest
-	(*SandboxChangesResponse)(nil),        // 109: agbox.v1.SandboxChangesResponse
-	(*ChangedMount)(nil),                  // 110: agbox.v1.ChangedMount
-	(*Change)(nil),                        // 111: agbox.v1.Change
-	(*DownloadChangesRequest)(nil),        // 112: agbox.v1.DownloadChangesRequest
-	nil,                                   // 113: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 114: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 115: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 116: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 117: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 118: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 119: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 120: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 121: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 122: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 123: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 124: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 125: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 126: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 127: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 128: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 129: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 130: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 131: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 132: google.protobuf.Timestamp
+	(FindingLevel)(0),                     // 3: agbox.v1.FindingLevel
+	(*PingRequest)(nil),                   // 4: agbox.v1.PingRequest
+	(*PingResponse)(nil),                  // 5: agbox.v1.PingResponse
+	(*MountSpec)(nil),                     // 6: agbox.v1.MountSpec
+	(*HostFile)(nil),                      // 7: agbox.v1.HostFile
+	(*CopySpec)(nil),                      // 8: agbox.v1.CopySpec
+	(*HealthcheckConfig)(nil),             // 9: agbox.v1.HealthcheckConfig
+	(*ServiceSpec)(nil),                   // 10: agbox.v1.ServiceSpec
+	(*TmpfsSpec)(nil),                     // 11: agbox.v1.TmpfsSpec
+	(*PortSpec)(nil),                      // 12: agbox.v1.PortSpec
+	(*NetworkSpec)(nil),                   // 13: agbox.v1.NetworkSpec
+	(*NetworkDestination)(nil),            // 14: agbox.v1.NetworkDestination
+	(*CreateSpec)(nil),                    // 15: agbox.v1.CreateSpec
+	(*LeaseSpec)(nil),                     // 16: agbox.v1.LeaseSpec
+	(*RestartPolicy)(nil),                 // 17: agbox.v1.RestartPolicy
+	(*SandboxHandle)(nil),                 // 18: agbox.v1.SandboxHandle
+	(*PublishedPort)(nil),                 // 19: agbox.v1.PublishedPort
+	(*SandboxPhaseDetails)(nil),           // 20: agbox.v1.SandboxPhaseDetails
+	(*CommandEventDetails)(nil),           // 21: agbox.v1.CommandEventDetails
+	(*ExecEventDetails)(nil),              // 22: agbox.v1.ExecEventDetails
+	(*ExecResources)(nil),                 // 23: agbox.v1.ExecResources
+	(*ServiceEventDetails)(nil),           // 24: agbox.v1.ServiceEventDetails
+	(*SandboxEvent)(nil),                  // 25: agbox.v1.SandboxEvent
+	(*ExecStatus)(nil),                    // 26: agbox.v1.ExecStatus
+	(*CreateSandboxRequest)(nil),          // 27: agbox.v1.CreateSandboxRequest
+	(*CreateSandboxResponse)(nil),         // 28: agbox.v1.CreateSandboxResponse
+	(*GetSandboxRequest)(nil),             // 29: agbox.v1.GetSandboxRequest
+	(*GetSandboxResponse)(nil),            // 30: agbox.v1.GetSandboxResponse
+	(*ListSandboxesRequest)(nil),          // 31: agbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),         // 32: agbox.v1.ListSandboxesResponse
+	(*ResumeSandboxRequest)(nil),          // 33: agbox.v1.ResumeSandboxRequest
+	(*StopSandboxRequest)(nil),            // 34: agbox.v1.StopSandboxRequest
+	(*DeleteSandboxRequest)(nil),          // 35: agbox.v1.DeleteSandboxRequest
+	(*DeleteSandboxesRequest)(nil),        // 36: agbox.v1.DeleteSandboxesRequest
+	(*DeleteSandboxesResponse)(nil),       // 37: agbox.v1.DeleteSandboxesResponse
+	(*AcceptedResponse)(nil),              // 38: agbox.v1.AcceptedResponse
+	(*SubscribeSandboxEventsRequest)(nil), // 39: agbox.v1.SubscribeSandboxEventsRequest
+	(*CreateExecRequest)(nil),             // 40: agbox.v1.CreateExecRequest
+	(*TerminalSize)(nil),                  // 41: agbox.v1.TerminalSize
+	(*CreateExecResponse)(nil),            // 42: agbox.v1.CreateExecResponse
+	(*CancelExecRequest)(nil),             // 43: agbox.v1.CancelExecRequest
+	(*GetExecRequest)(nil),                // 44: agbox.v1.GetExecRequest
+	(*GetExecResponse)(nil),               // 45: agbox.v1.GetExecResponse
+	(*ListActiveExecsRequest)(nil),        // 46: agbox.v1.ListActiveExecsRequest
+	(*ListActiveExecsResponse)(nil),       // 47: agbox.v1.ListActiveExecsResponse
+	(*PauseSandboxRequest)(nil),           // 48: agbox.v1.PauseSandboxRequest
+	(*UnpauseSandboxRequest)(nil),         // 49: agbox.v1.UnpauseSandboxRequest
+	(*DrainSandboxRequest)(nil),           // 50: agbox.v1.DrainSandboxRequest
+	(*ExtendSandboxRequest)(nil),          // 51: agbox.v1.ExtendSandboxRequest
+	(*ExtendSandboxResponse)(nil),         // 52: agbox.v1.ExtendSandboxResponse
+	(*WaitSandboxRequest)(nil),            // 53: agbox.v1.WaitSandboxRequest
+	(*WaitSandboxResponse)(nil),           // 54: agbox.v1.WaitSandboxResponse
+	(*WaitExecRequest)(nil),               // 55: agbox.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),              // 56: agbox.v1.WaitExecResponse
+	(*SignalExecRequest)(nil),             // 57: agbox.v1.SignalExecRequest
+	(*ListExecsRequest)(nil),              // 58: agbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),             // 59: agbox.v1.ListExecsResponse
+	(*ReadExecLogRequest)(nil),            // 60: agbox.v1.ReadExecLogRequest
+	(*ExecLogChunk)(nil),                  // 61: agbox.v1.ExecLogChunk
+	(*WatchSandboxesRequest)(nil),         // 62: agbox.v1.WatchSandboxesRequest
+	(*GetStatsRequest)(nil),               // 63: agbox.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),              // 64: agbox.v1.GetStatsResponse
+	(*ContainerStats)(nil),                // 65: agbox.v1.ContainerStats
+	(*InfoRequest)(nil),                   // 66: agbox.v1.InfoRequest
+	(*InfoResponse)(nil),                  // 67: agbox.v1.InfoResponse
+	(*Orphan)(nil),                        // 68: agbox.v1.Orphan
+	(*BackupRequest)(nil),                 // 69: agbox.v1.BackupRequest
+	(*BackupChunk)(nil),                   // 70: agbox.v1.BackupChunk
+	(*HoldSandboxRequest)(nil),            // 71: agbox.v1.HoldSandboxRequest
+	(*HoldSandboxResponse)(nil),           // 72: agbox.v1.HoldSandboxResponse
+	(*DetachSandboxRequest)(nil),          // 73: agbox.v1.DetachSandboxRequest
+	(*AttachExecRequest)(nil),             // 74: agbox.v1.AttachExecRequest
+	(*AttachExecStart)(nil),               // 75: agbox.v1.AttachExecStart
+	(*AttachExecResponse)(nil),            // 76: agbox.v1.AttachExecResponse
+	(*ReadSandboxLogRequest)(nil),         // 77: agbox.v1.ReadSandboxLogRequest
+	(*SandboxLogChunk)(nil),               // 78: agbox.v1.SandboxLogChunk
+	(*UploadFilesRequest)(nil),            // 79: agbox.v1.UploadFilesRequest
+	(*UploadFilesStart)(nil),              // 80: agbox.v1.UploadFilesStart
+	(*UploadFilesResponse)(nil),           // 81: agbox.v1.UploadFilesResponse
+	(*DownloadFilesRequest)(nil),          // 82: agbox.v1.DownloadFilesRequest
+	(*DownloadFilesChunk)(nil),            // 83: agbox.v1.DownloadFilesChunk
+	(*FileInfo)(nil),                      // 84: agbox.v1.FileInfo
+	(*StatFileRequest)(nil),               // 85: agbox.v1.StatFileRequest
+	(*StatFileResponse)(nil),              // 86: agbox.v1.StatFileResponse
+	(*ListFilesRequest)(nil),              // 87: agbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),             // 88: agbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),             // 89: agbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),            // 90: agbox.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),             // 91: agbox.v1.WatchFilesRequest
+	(*FileEvent)(nil),                     // 92: agbox.v1.FileEvent
+	(*Snapshot)(nil),                      // 93: agbox.v1.Snapshot
+	(*SnapshotSandboxRequest)(nil),        // 94: agbox.v1.SnapshotSandboxRequest
+	(*SnapshotSandboxResponse)(nil),       // 95: agbox.v1.SnapshotSandboxResponse
+	(*ListSnapshotsRequest)(nil),          // 96: agbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),         // 97: agbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),         // 98: agbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),        // 99: agbox.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),            // 100: agbox.v1.ForkSandboxRequest
+	(*StopSandboxesRequest)(nil),          // 101: agbox.v1.StopSandboxesRequest
+	(*StopSandboxesResponse)(nil),         // 102: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 103: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 104: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 105: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 106: agbox.v1.PruneResponse
+	(*DoctorRequest)(nil),                 // 107: agbox.v1.DoctorRequest
+	(*DoctorResponse)(nil),                // 108: agbox.v1.DoctorResponse
+	(*Finding)(nil),                       // 109: agbox.v1.Finding
+	(*WatchStatsRequest)(nil),             // 110: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 111: agbox.v1.SandboxStats
+	(*SandboxChangesRequest)(nil),         // 112: agbox.v1.SandboxChangesRequest
+	(*SandboxChangesResponse)(nil),        // 113: agbox.v1.SandboxChangesResponse
+	(*ChangedMount)(nil),                  // 114: agbox.v1.ChangedMount
+	(*Change)(nil),                        // 115: agbox.v1.Change
+	(*DownloadChangesRequest)(nil),        // 116: agbox.v1.DownloadChangesRequest
+	nil,                                   // 117: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 118: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 119: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 120: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 121: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 122: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 123: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 124: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 125: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 126: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 127: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 128: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 129: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 130: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 131: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 132: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 133: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 134: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 135: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 136: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
-	6,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
-	6,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	131, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	131, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	131, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	131, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	113, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
-	8,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
-	10,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
-	13,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
-	5,   // 10: agbox.v1.CreateSpec.mounts:type_name -> agbox.v1.MountSpec
-	7,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
-	9,   // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
-	9,   // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	114, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	115, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	131, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
-	11,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
-	10,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
-	12,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	116, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	131, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
-	15,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
-	16,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	131, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	131, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	7,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
+	7,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
+	135, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	135, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	135, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	135, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	117, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	9,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
+	11,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
+	14,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
+	6,   // 10: agbox.v1.CreateSpec.mounts:type_name -> agbox.v1.MountSpec
+	8,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
+	10,  // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
+	10,  // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
+	118, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	119, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	135, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	12,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
+	11,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
+	13,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
+	120, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	135, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	16,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
+	17,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
+	135, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	135, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
-	9,   // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
-	9,   // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	117, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	132, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	132, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
-	18,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	132, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	132, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	132, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
-	18,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	131, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	132, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	132, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	131, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	132, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	132, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	132, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	132, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	10,  // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
+	10,  // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
+	121, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	136, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	136, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	19,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
+	136, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	136, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	136, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	19,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
+	135, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	136, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	136, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	135, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	136, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	136, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	136, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	136, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	132, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	132, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	22,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	131, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	131, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	136, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	136, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	23,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
+	135, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	135, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	132, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	136, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
-	19,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
-	21,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
-	23,  // 56: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
-	20,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
+	20,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
+	22,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
+	24,  // 56: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
+	21,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
 	2,   // 58: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	118, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	132, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	132, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
-	22,  // 62: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
-	14,  // 63: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	17,  // 64: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	17,  // 65: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	119, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	122, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	136, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	136, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	23,  // 62: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
+	15,  // 63: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	18,  // 64: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	18,  // 65: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	123, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
 	0,   // 67: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	17,  // 68: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	131, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	120, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	18,  // 68: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
+	135, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	124, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
 	0,   // 71: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	121, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	131, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
-	40,  // 74: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
-	25,  // 75: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	25,  // 76: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	131, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	131, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	131, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
-	17,  // 80: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	125, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	135, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	41,  // 74: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
+	26,  // 75: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	26,  // 76: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	135, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	135, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	135, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	18,  // 80: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	0,   // 81: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	131, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	17,  // 83: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	131, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	25,  // 85: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	135, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	18,  // 83: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	135, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	26,  // 85: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	2,   // 86: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
-	25,  // 87: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	132, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	122, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	26,  // 87: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	136, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	126, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	0,   // 90: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	64,  // 91: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	132, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	131, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	123, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
-	67,  // 95: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	132, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	132, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
-	17,  // 98: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	74,  // 99: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
-	40,  // 100: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
-	25,  // 101: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
-	60,  // 102: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
-	60,  // 103: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
-	25,  // 104: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
-	79,  // 105: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	132, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	83,  // 107: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
-	83,  // 108: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	124, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	132, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
-	14,  // 111: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	125, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	92,  // 113: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	126, // 114: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	92,  // 115: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
-	14,  // 116: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	127, // 117: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	65,  // 91: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
+	136, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	135, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	127, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	68,  // 95: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
+	136, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	136, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	18,  // 98: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	75,  // 99: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
+	41,  // 100: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
+	26,  // 101: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
+	61,  // 102: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
+	61,  // 103: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
+	26,  // 104: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
+	80,  // 105: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
+	136, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	84,  // 107: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
+	84,  // 108: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
+	128, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	136, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	15,  // 111: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
+	129, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	93,  // 113: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
+	130, // 114: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	93,  // 115: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	15,  // 116: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	131, // 117: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
 	0,   // 118: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	131, // 119: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	128, // 120: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	135, // 119: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	132, // 120: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
 	0,   // 121: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	129, // 122: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	133, // 122: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
 	0,   // 123: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	131, // 124: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	130, // 125: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	131, // 126: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	64,  // 127: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	110, // 128: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
-	111, // 129: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
-	132, // 130: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
-	132, // 131: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
-	3,   // 132: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	26,  // 133: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	28,  // 134: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	30,  // 135: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	32,  // 136: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	33,  // 137: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	34,  // 138: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	35,  // 139: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	38,  // 140: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	39,  // 141: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	42,  // 142: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	43,  // 143: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	45,  // 144: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	47,  // 145: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	48,  // 146: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	49,  // 147: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	50,  // 148: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	52,  // 149: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	54,  // 150: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	56,  // 151: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	57,  // 152: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	59,  // 153: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	61,  // 154: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	62,  // 155: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	65,  // 156: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	68,  // 157: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	70,  // 158: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	72,  // 159: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	73,  // 160: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	76,  // 161: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	78,  // 162: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	81,  // 163: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	84,  // 164: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	86,  // 165: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	88,  // 166: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	90,  // 167: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	93,  // 168: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	95,  // 169: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	97,  // 170: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	99,  // 171: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	100, // 172: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	102, // 173: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	104, // 174: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	106, // 175: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	108, // 176: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
-	112, // 177: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
-	4,   // 178: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	27,  // 179: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	29,  // 180: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	31,  // 181: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	37,  // 182: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 183: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 184: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	36,  // 185: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	24,  // 186: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	41,  // 187: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	37,  // 188: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	44,  // 189: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	46,  // 190: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	37,  // 191: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 192: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 193: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	51,  // 194: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	53,  // 195: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	55,  // 196: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	37,  // 197: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	58,  // 198: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	60,  // 199: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	24,  // 200: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	63,  // 201: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	66,  // 202: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	69,  // 203: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	71,  // 204: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	37,  // 205: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	75,  // 206: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	77,  // 207: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	80,  // 208: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	82,  // 209: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	85,  // 210: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	87,  // 211: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	89,  // 212: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	91,  // 213: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	94,  // 214: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	96,  // 215: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	98,  // 216: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	27,  // 217: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	101, // 218: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	103, // 219: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	105, // 220: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	107, // 221: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	109, // 222: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
-	82,  // 223: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
-	178, // [178:224] is the sub-list for method output_type
-	132, // [132:178] is the sub-list for method input_type
-	132, // [132:132] is the sub-list for extension type_name
-	132, // [132:132] is the sub-list for extension extendee
-	0,   // [0:132] is the sub-list for field type_name
+	135, // 124: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	109, // 125: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
+	3,   // 126: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
+	134, // 127: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	135, // 128: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	65,  // 129: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	114, // 130: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
+	115, // 131: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
+	136, // 132: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	136, // 133: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	4,   // 134: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	27,  // 135: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	29,  // 136: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	31,  // 137: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	33,  // 138: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	34,  // 139: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	35,  // 140: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	36,  // 141: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	39,  // 142: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	40,  // 143: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	43,  // 144: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	44,  // 145: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	46,  // 146: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	48,  // 147: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	49,  // 148: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	50,  // 149: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	51,  // 150: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	53,  // 151: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	55,  // 152: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	57,  // 153: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	58,  // 154: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	60,  // 155: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	62,  // 156: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	63,  // 157: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	66,  // 158: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	107, // 159: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
+	69,  // 160: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	71,  // 161: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	73,  // 162: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	74,  // 163: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	77,  // 164: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	79,  // 165: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	82,  // 166: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	85,  // 167: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	87,  // 168: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	89,  // 169: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	91,  // 170: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	94,  // 171: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	96,  // 172: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	98,  // 173: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	100, // 174: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	101, // 175: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	103, // 176: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	105, // 177: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	110, // 178: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	112, // 179: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
+	116, // 180: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
+	5,   // 181: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	28,  // 182: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	30,  // 183: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	32,  // 184: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	38,  // 185: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 186: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 187: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 188: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	25,  // 189: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	42,  // 190: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	38,  // 191: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	45,  // 192: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	47,  // 193: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	38,  // 194: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 195: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 196: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	52,  // 197: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	54,  // 198: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	56,  // 199: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	38,  // 200: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	59,  // 201: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	61,  // 202: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	25,  // 203: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	64,  // 204: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	67,  // 205: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	108, // 206: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
+	70,  // 207: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	72,  // 208: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	38,  // 209: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	76,  // 210: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	78,  // 211: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	81,  // 212: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	83,  // 213: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	86,  // 214: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	88,  // 215: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	90,  // 216: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	92,  // 217: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	95,  // 218: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	97,  // 219: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	99,  // 220: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	28,  // 221: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	102, // 222: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	104, // 223: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	106, // 224: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	111, // 225: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	113, // 226: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	83,  // 227: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	181, // [181:228] is the sub-list for method output_type
+	134, // [134:181] is the sub-list for method input_type
+	134, // [134:134] is the sub-list for extension type_name
+	134, // [134:134] is the sub-list for extension extendee
+	0,   // [0:134] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -9109,8 +9335,8 @@ func file_agbox_v1_agbox_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   128,
+			NumEnums:      4,
+			NumMessages:   131,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

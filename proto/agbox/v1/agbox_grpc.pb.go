@@ -47,6 +47,7 @@ const (
 	SandboxService_WatchSandboxes_FullMethodName         = "/agbox.v1.SandboxService/WatchSandboxes"
 	SandboxService_GetStats_FullMethodName               = "/agbox.v1.SandboxService/GetStats"
 	SandboxService_Info_FullMethodName                   = "/agbox.v1.SandboxService/Info"
+	SandboxService_Doctor_FullMethodName                 = "/agbox.v1.SandboxService/Doctor"
 	SandboxService_Backup_FullMethodName                 = "/agbox.v1.SandboxService/Backup"
 	SandboxService_HoldSandbox_FullMethodName            = "/agbox.v1.SandboxService/HoldSandbox"
 	SandboxService_DetachSandbox_FullMethodName          = "/agbox.v1.SandboxService/DetachSandbox"
@@ -109,6 +110,8 @@ type SandboxServiceClient interface {
 	WatchSandboxes(ctx context.Context, in *WatchSandboxesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxEvent], error)
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*GetStatsResponse, error)
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
+	// Doctor examines what the daemon runs on and what it holds: what is wrong, what will be, and what mends it.
+	Doctor(ctx context.Context, in *DoctorRequest, opts ...grpc.CallOption) (*DoctorResponse, error)
 	// Backup streams the daemon's database as it is at one moment. What has not come to its end is not to be used.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupChunk], error)
 	// HoldSandbox holds the lease of a sandbox that was created with one, as long as the stream is open. It sends one
@@ -429,6 +432,16 @@ func (c *sandboxServiceClient) Info(ctx context.Context, in *InfoRequest, opts .
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InfoResponse)
 	err := c.cc.Invoke(ctx, SandboxService_Info_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) Doctor(ctx context.Context, in *DoctorRequest, opts ...grpc.CallOption) (*DoctorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DoctorResponse)
+	err := c.cc.Invoke(ctx, SandboxService_Doctor_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -762,6 +775,8 @@ type SandboxServiceServer interface {
 	WatchSandboxes(*WatchSandboxesRequest, grpc.ServerStreamingServer[SandboxEvent]) error
 	GetStats(context.Context, *GetStatsRequest) (*GetStatsResponse, error)
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
+	// Doctor examines what the daemon runs on and what it holds: what is wrong, what will be, and what mends it.
+	Doctor(context.Context, *DoctorRequest) (*DoctorResponse, error)
 	// Backup streams the daemon's database as it is at one moment. What has not come to its end is not to be used.
 	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupChunk]) error
 	// HoldSandbox holds the lease of a sandbox that was created with one, as long as the stream is open. It sends one
@@ -885,6 +900,9 @@ func (UnimplementedSandboxServiceServer) GetStats(context.Context, *GetStatsRequ
 }
 func (UnimplementedSandboxServiceServer) Info(context.Context, *InfoRequest) (*InfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Info not implemented")
+}
+func (UnimplementedSandboxServiceServer) Doctor(context.Context, *DoctorRequest) (*DoctorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Doctor not implemented")
 }
 func (UnimplementedSandboxServiceServer) Backup(*BackupRequest, grpc.ServerStreamingServer[BackupChunk]) error {
 	return status.Error(codes.Unimplemented, "method Backup not implemented")
@@ -1399,6 +1417,24 @@ func _SandboxService_Info_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_Doctor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DoctorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).Doctor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_Doctor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).Doctor(ctx, req.(*DoctorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SandboxService_Backup_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(BackupRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1793,6 +1829,10 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Info",
 			Handler:    _SandboxService_Info_Handler,
+		},
+		{
+			MethodName: "Doctor",
+			Handler:    _SandboxService_Doctor_Handler,
 		},
 		{
 			MethodName: "DetachSandbox",
