@@ -72,31 +72,37 @@ func (b box) resolve(ctx context.Context, p string) (place, error) {
 		if part == "" {
 			continue
 		}
-		next := path.Join(at.path, part)
-		if at.missing > 0 {
-			at = place{next, at.missing + 1, false}
-			continue
-		}
-		if !at.directory {
-			return at, files.Refuse(files.ErrNotDirectory, "%q goes through %q, which is not a directory; StatFile tells what it is", p, at.path)
-		}
-		stat, err := b.stat(ctx, next)
-		if err == nil && stat.Mode&os.ModeSymlink != 0 {
-			next = stat.LinkTarget
-			if stat, err = b.stat(ctx, next); isNotFound(err) {
-				return at, files.Refuse(files.ErrNotFound, "%q goes through a link to %q, which does not exist in the sandbox; remove the link or make that", p, next)
-			}
-		}
-		switch {
-		case isNotFound(err):
-			at = place{next, 1, false}
-		case err != nil:
-			return at, engineRefusal(p, err)
-		default:
-			at = place{next, 0, stat.Mode.IsDir()}
+		var err error
+		if at, err = b.follow(ctx, at, part, p); err != nil {
+			return at, err
 		}
 	}
 	return at, nil
+}
+
+// follow is one step of the way to p.
+func (b box) follow(ctx context.Context, at place, part, p string) (place, error) {
+	next := path.Join(at.path, part)
+	if at.missing > 0 {
+		return place{next, at.missing + 1, false}, nil
+	}
+	if !at.directory {
+		return at, files.Refuse(files.ErrNotDirectory, "%q goes through %q, which is not a directory; StatFile tells what it is", p, at.path)
+	}
+	stat, err := b.stat(ctx, next)
+	if err == nil && stat.Mode&os.ModeSymlink != 0 {
+		next = stat.LinkTarget
+		if stat, err = b.stat(ctx, next); isNotFound(err) {
+			return at, files.Refuse(files.ErrNotFound, "%q goes through a link to %q, which does not exist in the sandbox; remove the link or make that", p, next)
+		}
+	}
+	switch {
+	case isNotFound(err):
+		return place{next, 1, false}, nil
+	case err != nil:
+		return at, engineRefusal(p, err)
+	}
+	return place{next, 0, stat.Mode.IsDir()}, nil
 }
 
 func (b box) stat(ctx context.Context, p string) (container.PathStat, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strconv"
 	"strings"
 
@@ -41,7 +42,7 @@ func (d *Docker) upload(ctx context.Context, sandboxID, directory, owner string,
 	if to.Owner, err = box.owner(ctx, owner); err != nil {
 		return files.Written{}, err
 	}
-	engine := &unpacking{box: box, ctx: ctx, root: to.Root, directory: directory}
+	engine := &unpacking{box: box, ctx: ctx, root: to.Root, directory: directory, to: to.Directory, seen: map[string]place{}}
 	written, err := files.Unpack(stream, engine, to)
 	if stopped := engine.stop(err); stopped != nil {
 		err = stopped
@@ -57,6 +58,9 @@ type unpacking struct {
 	box             box
 	ctx             context.Context
 	root, directory string
+	to              string // directory without links
+	// seen is what paths below it lead to; files.Unpack bounds them.
+	seen map[string]place
 
 	pipe *io.PipeWriter // nil while the engine unpacks nothing
 	done chan error
@@ -100,9 +104,25 @@ func (u *unpacking) stop(reason error) error {
 	return nil
 }
 
+// Exists takes one look at a directory whose own directory it was asked about before.
 func (u *unpacking) Exists(p string) (bool, error) {
-	at, err := u.box.resolve(u.ctx, p)
-	return err == nil && at.missing == 0, err
+	above, known := u.seen[path.Dir(p)]
+	var err error
+	if !known {
+		above, err = u.box.resolve(u.ctx, path.Dir(p))
+	}
+	at := above
+	if err == nil {
+		at, err = u.box.follow(u.ctx, above, path.Base(p), p)
+	}
+	if err != nil {
+		return false, err
+	}
+	u.seen[p] = at
+	if !files.Within(at.path, u.to) {
+		return false, files.Refuse(files.ErrEscapes, "the tar stream goes through %q, which is a link in the sandbox to %q, out of %q; unpack it there", p, at.path, u.directory)
+	}
+	return at.missing == 0, nil
 }
 
 var errEngineDone = errors.New("the engine reads no further")

@@ -41,13 +41,17 @@ func (c *Client) UploadTar(ctx context.Context, id, directory string, stream io.
 }
 
 // Upload copies a local file to a path in the sandbox, or into it where that is a directory or ends in "/"; of a local
-// directory, the content into a directory there, which is made when it is missing. Links stay links.
+// directory, the content into a directory there, which is made when it is missing. Permissions and times are kept, those of
+// directories too, and links stay links. Sockets, pipes and devices make it fail, when all others are copied.
 func (c *Client) Upload(ctx context.Context, id, local, target string, opts ...UploadOption) (Uploaded, error) {
 	info, err := os.Stat(local)
 	if err != nil {
 		return Uploaded{}, err
 	}
-	pack, directory := func(out *tar.Writer) error { return out.AddFS(os.DirFS(local)) }, target
+	if !info.IsDir() && !info.Mode().IsRegular() {
+		return Uploaded{}, fmt.Errorf("%q is neither a file nor a directory: only these are copied", local)
+	}
+	pack, directory := func(p *packing) error { return p.tree(local) }, target
 	if !info.IsDir() {
 		name := path.Base(target)
 		directory = path.Dir(target)
@@ -58,49 +62,27 @@ func (c *Client) Upload(ctx context.Context, id, local, target string, opts ...U
 		case err != nil && !errors.Is(err, ErrFileNotFound):
 			return Uploaded{}, err
 		}
-		pack = func(out *tar.Writer) error { return packFile(out, local, name) }
+		pack = func(p *packing) error { return p.file(local, name) }
 	}
 	reader, writer := io.Pipe()
 	packed := make(chan struct{})
+	buffer := bufio.NewWriterSize(writer, 64<<10)
+	p := &packing{out: tar.NewWriter(buffer)}
 	go func() {
 		defer close(packed)
-		buffer := bufio.NewWriterSize(writer, 64<<10)
-		out := tar.NewWriter(buffer)
-		err := pack(out)
+		err := pack(p)
 		if err == nil {
-			err = errors.Join(out.Close(), buffer.Flush())
+			err = errors.Join(p.out.Close(), buffer.Flush())
 		}
 		writer.CloseWithError(err)
 	}()
 	uploaded, err := c.UploadTar(ctx, id, directory, reader, opts...)
 	reader.CloseWithError(context.Canceled)
 	<-packed
+	if err == nil {
+		err = notCopied(p.others)
+	}
 	return uploaded, err
-}
-
-func packFile(out *tar.Writer, local, name string) error {
-	file, err := os.Open(local)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is neither a file nor a directory", local)
-	}
-	header, err := tar.FileInfoHeader(info, "")
-	if err != nil {
-		return err
-	}
-	header.Name = name
-	if err := out.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err = io.Copy(out, file)
-	return err
 }
 
 // DownloadTar returns a file or directory of the sandbox as a tar stream, whose names begin with the path's last part. What
@@ -127,6 +109,7 @@ func (c *Client) Download(ctx context.Context, id, path, local string) error {
 	if first.Typeflag != tar.TypeDir {
 		return downloadFile(in, first, local)
 	}
+	_, missing := os.Lstat(local)
 	if err := os.MkdirAll(local, 0o777); err != nil {
 		return err
 	}
@@ -136,6 +119,9 @@ func (c *Client) Download(ctx context.Context, id, path, local string) error {
 	}
 	defer root.Close()
 	u := unpacking{root: root, top: strings.Trim(first.Name, "/") + "/"}
+	if missing != nil {
+		u.directories = append(u.directories, &tar.Header{Name: ".", Mode: first.Mode, ModTime: first.ModTime})
+	}
 	for {
 		header, err := in.Next()
 		if err == io.EOF {
@@ -226,8 +212,5 @@ func (u *unpacking) finish() error {
 			return err
 		}
 	}
-	if len(u.others) > 0 {
-		return fmt.Errorf("not copied, as they are neither files nor directories nor links: %s", strings.Join(u.others, ", "))
-	}
-	return nil
+	return notCopied(u.others)
 }

@@ -8,8 +8,10 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agbox-dev/agbox/dockerrt/files"
 	"github.com/agbox-dev/agbox/dockerrt/files/record"
@@ -77,6 +79,94 @@ func (e *engine) Exists(p string) (bool, error) {
 		return false, errors.New("asked in the middle of a stream")
 	}
 	return slices.Contains(e.have, p), nil
+}
+
+// archive makes a tar stream of headers; files get the content "x" as often as their size says.
+func archive(t *testing.T, headers ...tar.Header) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, header := range headers {
+		if err := w.WriteHeader(&header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(w, io.LimitReader(strings.NewReader(strings.Repeat("x", int(header.Size))), header.Size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// TestUnpackLooksOnce: however many directories a stream has no entries for, the engine ends what it does once for each window.
+func TestUnpackLooksOnce(t *testing.T) {
+	e := &engine{}
+	var headers []tar.Header
+	for i := range 1000 {
+		name := "d" + strconv.Itoa(i)
+		e.have = append(e.have, "/to/"+name)
+		headers = append(headers, tar.Header{Name: name + "/sub/file", Size: 10, Mode: 0o644})
+	}
+	written, err := files.Unpack(archive(t, headers...), e, files.Destination{Root: "/", Directory: "/to"})
+	if err != nil || written.Files != 1000 || written.Bytes != 10_000 {
+		t.Fatalf("%+v, %v", written, err)
+	}
+	if len(e.streams) != 1 {
+		t.Errorf("the engine was given %d streams", len(e.streams))
+	}
+}
+
+// TestUnpackSetsTimesOfDirectories, also of those that get files in a later stream of the engine.
+func TestUnpackSetsTimesOfDirectories(t *testing.T) {
+	at := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	e := &engine{have: []string{"/to/old"}}
+	_, err := files.Unpack(archive(t, tar.Header{Name: "a/", Typeflag: tar.TypeDir, Mode: 0o750, ModTime: at}, tar.Header{Name: "a/large", Size: 5 << 20},
+		tar.Header{Name: "old/b", Size: 1}, tar.Header{Name: "a/c", Size: 1}), e, files.Destination{Root: "/", Directory: "/to"})
+	if err != nil || len(e.streams) != 2 {
+		t.Fatalf("%d streams, %v", len(e.streams), err)
+	}
+	var last *tar.Header
+	for in := tar.NewReader(bytes.NewReader(e.streams[1])); ; {
+		header, err := in.Next()
+		if err != nil {
+			break
+		}
+		last = header
+	}
+	if last.Name != "to/a/" || !last.ModTime.Equal(at) || last.Mode != 0o750 {
+		t.Errorf("the last entry is %+v", last)
+	}
+}
+
+// TestUnpackRefuses what leads out of the directory, and what would keep a processor busy.
+func TestUnpackRefuses(t *testing.T) {
+	link := tar.Header{Name: "a/l", Typeflag: tar.TypeSymlink, Linkname: "/etc"}
+	for name, test := range map[string]struct {
+		kind    error
+		headers []tar.Header
+	}{
+		"through its own link":   {files.ErrEscapes, []tar.Header{link, {Name: "a/l/passwd"}}},
+		"deep through its link":  {files.ErrEscapes, []tar.Header{link, {Name: "./a//l/x/y/z"}}},
+		"directory behind links": {files.ErrEscapes, []tar.Header{link, {Name: "a/l/x/", Typeflag: tar.TypeDir}}},
+		"many components":        {files.ErrEntry, []tar.Header{{Name: strings.Repeat("a/", 50_000) + "x"}}},
+		"deep":                   {files.ErrEntry, []tar.Header{{Name: strings.Repeat("a/", 600) + "x"}}},
+		"long":                   {files.ErrEntry, []tar.Header{{Name: strings.Repeat(strings.Repeat("a", 200)+"/", 18) + "x"}}},
+		"long name":              {files.ErrEntry, []tar.Header{{Name: strings.Repeat("a", 256)}}},
+	} {
+		for i := range test.headers {
+			test.headers[i].Format = tar.FormatPAX
+		}
+		e := &engine{}
+		if _, err := files.Unpack(archive(t, test.headers...), e, files.Destination{Root: "/", Directory: "/to"}); !errors.Is(err, test.kind) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	replaced := []tar.Header{link, {Name: "a/l/", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: "a/l/x"}}
+	if _, err := files.Unpack(archive(t, replaced...), &engine{}, files.Destination{Root: "/", Directory: "/to"}); err != nil {
+		t.Errorf("a link that a directory has replaced: %v", err)
+	}
 }
 
 // FuzzUnpack: whatever comes in, what goes out stays below the directory, belongs to the owner, and is a tar stream.

@@ -6,6 +6,17 @@ import (
 	"strings"
 )
 
+const (
+	// maxDepth is how many directories deep a tree may be that goes into a sandbox.
+	maxDepth = 512
+	// maxName is the kernel's NAME_MAX.
+	maxName = 255
+	// MaxTree is how long a path of a sandbox may be in bytes for a directory there, and all that it holds, to be carried:
+	// the kernel's PATH_MAX, less what an engine puts before it and the name of a file in it. Engines leave out what they
+	// cannot name and do not say so.
+	MaxTree = 3500
+)
+
 // maxPath is the kernel's PATH_MAX without the byte at its end.
 const maxPath = 4095
 
@@ -31,10 +42,26 @@ func entryName(name string) (string, error) {
 	if path.IsAbs(name) {
 		return "", Refuse(ErrEscapes, "the tar stream has %q, an absolute name; make the archive with relative names (tar -C DIRECTORY -c .)", name)
 	}
+	if len(name) > 4*maxPath { // before anything is done for each of its parts
+		return "", Refuse(ErrEntry, "the tar stream has a name of %d bytes, and %d can be unpacked; shorten it", len(name), MaxTree)
+	}
 	if slices.Contains(strings.Split(name, "/"), "..") {
 		return "", Refuse(ErrEscapes, "the tar stream has %q, which contains \"..\"; make the archive without such names", name)
 	}
-	return path.Clean(name), nil
+	clean := path.Clean(name)
+	parts := strings.Split(clean, "/")
+	switch {
+	case len(clean) > MaxTree:
+		return "", Refuse(ErrEntry, "the tar stream has a name of %d bytes, and %d can be unpacked; send a part of it to a directory below", len(clean), MaxTree)
+	case len(parts) > maxDepth:
+		return "", Refuse(ErrEntry, "the tar stream has a name with %d directories in one another, and %d can be unpacked; send a part of it to a directory below", len(parts)-1, maxDepth-1)
+	}
+	for _, part := range parts {
+		if len(part) > maxName {
+			return "", Refuse(ErrEntry, "the tar stream has the name %.40q…, of %d bytes, and a file's has %d at most; shorten it", part, len(part), maxName)
+		}
+	}
+	return clean, nil
 }
 
 // reserved is where callers write and remove nothing: the sandbox's own files, and the kernel's.
