@@ -146,7 +146,7 @@ func TestFiles(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"/workspace/new":              "directory 755 0 1000:1000 ",
-		"/workspace/new/tree":         "directory 755 0 1000:1000 ",
+		"/workspace/new/tree":         "directory 700 0 1000:1000 ", // as the entry "." has it
 		"new/tree/a":                  "directory 1777 0 1000:1000 ",
 		"new/tree/a-b/script":         "file 755 10 1000:1000 ",
 		"new/tree/a/one":              "file 640 4 1000:1000 ",
