@@ -31,17 +31,20 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 			return explained(err)
 		}
 	}
-	name := primaryName(sandboxID)
+	id, err := d.primary(ctx, sandboxID)
+	if err != nil {
+		return err
+	}
 	starting, cancel := d.write(ctx)
 	defer cancel()
 	if err := d.checkSources(spec, true); err != nil {
 		return err
 	}
-	if err := d.api.ContainerStart(starting, name, container.StartOptions{}); err != nil {
-		return explained(fmt.Errorf("cannot start container %s: %w", name, err))
+	if err := d.api.ContainerStart(starting, id, container.StartOptions{}); err != nil {
+		return explained(fmt.Errorf("cannot start container %s: %w", primaryName(sandboxID), err))
 	}
 	if err := d.confirmMounts(starting, sandboxID, link, spec); err != nil {
-		return errors.Join(err, d.api.ContainerKill(starting, name, "KILL"))
+		return errors.Join(err, d.api.ContainerKill(starting, id, "KILL"))
 	}
 	link.started()
 	return nil
@@ -67,7 +70,11 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 
 	ctx, cancel := context.WithTimeout(ctx, entrypointTimeout)
 	defer cancel()
-	exited, waitErrs := d.api.ContainerWait(ctx, primaryName(sandboxID), container.WaitConditionNotRunning)
+	id, err := d.primary(ctx, sandboxID)
+	if err != nil {
+		return err
+	}
+	exited, waitErrs := d.api.ContainerWait(ctx, id, container.WaitConditionNotRunning)
 	booted := make(chan error, 1)
 	var status initproto.BootStatus
 	go func() {
@@ -100,7 +107,7 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 			cancel()
 			<-booted
 			return fmt.Errorf("the primary container ended at once with exit code %d: %s",
-				wait.StatusCode, d.containerTail(context.WithoutCancel(ctx), primaryName(sandboxID)))
+				wait.StatusCode, d.containerTail(context.WithoutCancel(ctx), id))
 		case err := <-waitErrs:
 			waitErrs = nil // the boot tells
 			d.log.Debug("wait for a container's end failed", "sandbox_id", sandboxID, "error", err)

@@ -24,10 +24,8 @@ type box struct {
 
 // box fails with files.ErrNotRunning when there is no container.
 func (d *Docker) box(ctx context.Context, sandboxID string) (box, error) {
-	ctx, cancel := d.read(ctx)
-	defer cancel()
-	found, err := d.api.ContainerInspect(ctx, primaryName(sandboxID))
-	if isNotFound(err) || err == nil && !d.owns(found.Config.Labels, sandboxID) {
+	found, err := d.inspectPrimary(ctx, sandboxID)
+	if isNotFound(err) {
 		return box{}, files.Refuse(files.ErrNotRunning, "sandbox %s has no primary container any more; delete it", sandboxID)
 	}
 	return box{found, d}, err

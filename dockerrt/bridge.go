@@ -140,7 +140,11 @@ func (b *bridge) session(ctx context.Context, greeted func()) (err error) {
 func (b *bridge) startRelay(ctx context.Context) (types.HijackedResponse, error) {
 	ctx, cancel := b.docker.read(ctx)
 	defer cancel()
-	made, err := b.docker.api.ContainerExecCreate(ctx, primaryName(b.sandboxID), container.ExecOptions{
+	id, err := b.docker.primary(ctx, b.sandboxID)
+	if err != nil {
+		return types.HijackedResponse{}, err
+	}
+	made, err := b.docker.api.ContainerExecCreate(ctx, id, container.ExecOptions{
 		User: "0:0", WorkingDir: "/", AttachStdin: true, AttachStdout: true, AttachStderr: true,
 		Cmd: []string{initTarget, "relay", "--socket=" + initSocket, "--logs=" + logTarget, "--state=" + relayState},
 	})

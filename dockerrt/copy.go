@@ -35,6 +35,10 @@ func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 
 // copyTree returns how many bytes of a tar stream it took.
 func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (int64, error) {
+	id, err := d.primary(ctx, sandboxID)
+	if err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, copyTime)
 	defer cancel()
 	source, err := hostpath.Verify(c.Source, hostpath.FromMessage(c.Accepted))
@@ -59,7 +63,7 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 		writer.CloseWithError(err)
 		streamed <- err
 	}()
-	err = d.api.CopyToContainer(ctx, primaryName(sandboxID), "/", reader, container.CopyToContainerOptions{})
+	err = d.api.CopyToContainer(ctx, id, "/", reader, container.CopyToContainerOptions{})
 	reader.CloseWithError(errors.New("the engine reads no further"))
 	if streamErr := <-streamed; err == nil {
 		err = streamErr

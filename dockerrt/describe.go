@@ -33,9 +33,9 @@ func (d *Docker) describe(ctx context.Context, sandboxID string) (actors.Found, 
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	found := actors.Found{Spec: &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)}, CreatedAt: d.layout.since(sandboxID)}
-	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
+	containers, err := d.containers(ctx, sandboxID, true)
 	if err != nil {
-		return found, fmt.Errorf("dockerrt: cannot list containers: %w", err)
+		return found, fmt.Errorf("dockerrt: %w", err)
 	}
 	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *Docker) describe(ctx context.Context, sandboxID string) (actors.Found, 
 			return found, fmt.Errorf("dockerrt: cannot inspect %s: %w", c.ID, err)
 		}
 		switch {
-		case inspected.Name == "/"+primaryName(sandboxID):
+		case c.Labels[labelComponent] == componentPrimary:
 			primary = true
 			if err := d.describePrimary(ctx, sandboxID, inspected, &found); err != nil {
 				return found, err

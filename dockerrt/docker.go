@@ -36,6 +36,9 @@ type Config struct {
 	// StopGrace is how long processes have from TERM to KILL when their sandbox is stopped or their exec
 	// cancelled.
 	StopGrace time.Duration
+	// LinkPatience is how long an agbox-init for which something waits may be silent before that is told, and then again
+	// before its sandbox counts as failed; 0 is 10 s.
+	LinkPatience time.Duration
 	// PID and Started tell this process from earlier ones with the same instance.
 	PID     int
 	Started time.Time
@@ -63,16 +66,17 @@ const (
 
 // Docker is the runtime on one engine. Use New.
 type Docker struct {
-	config  Config
-	api     *client.Client
-	log     *slog.Logger
-	layout  layout
-	subnets *subnets
-	guard   *guard
-	images  *image.Store
-	links   links
-	inputs  inputs
-	oplogs  oplogs
+	config    Config
+	api       *client.Client
+	log       *slog.Logger
+	layout    layout
+	subnets   *subnets
+	guard     *guard
+	images    *image.Store
+	links     links
+	inputs    inputs
+	oplogs    oplogs
+	primaries primaries
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
 	relays  bool // what is made is for TransportEngine
@@ -105,7 +109,8 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 		guard:   newGuard(config), images: image.New(api, "", log),
 	}
 	d.closed, d.close = context.WithCancel(context.Background())
-	d.links.open, d.links.removed = map[string]*sandboxLink{}, map[string]bool{}
+	d.primaries.ids = map[string]string{}
+	d.links.open, d.links.removed, d.links.lost = map[string]*sandboxLink{}, map[string]bool{}, map[string]string{}
 	if err := d.connect(ctx); err != nil {
 		d.images.Close()
 		api.Close()

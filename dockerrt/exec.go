@@ -45,7 +45,7 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	if recorded, found := d.record(sandboxID, execID); found {
 		return recorded, nil
 	}
-	link, err := d.running(sandboxID)
+	link, err := d.booted(sandboxID)
 	if errors.Is(err, initlink.ErrClosed) {
 		return initproto.Result{}, err
 	} else if err != nil {
@@ -221,9 +221,7 @@ func (d *Docker) ExecRecord(sandboxID, execID string) (lifecycle.ExecResult, boo
 
 // ExecRecorded implements actors.Runtime.
 func (d *Docker) ExecRecorded(sandboxID, execID string) {
-	d.links.mu.Lock()
-	link := d.links.open[sandboxID]
-	d.links.mu.Unlock()
+	link := d.links.find(sandboxID)
 	if link != nil {
 		link.Ack(execID)
 	}
@@ -236,7 +234,7 @@ func (d *Docker) ExecRecorded(sandboxID, execID string) {
 
 // CancelExec implements actors.Runtime.
 func (d *Docker) CancelExec(ctx context.Context, sandboxID, execID string) error {
-	link, err := d.running(sandboxID)
+	link, err := d.booted(sandboxID)
 	if err != nil {
 		return err
 	}
@@ -245,7 +243,7 @@ func (d *Docker) CancelExec(ctx context.Context, sandboxID, execID string) error
 
 // SignalExec implements actors.Runtime.
 func (d *Docker) SignalExec(ctx context.Context, sandboxID, execID string, signal int) error {
-	link, err := d.running(sandboxID)
+	link, err := d.booted(sandboxID)
 	if err != nil {
 		return err
 	}

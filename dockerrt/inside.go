@@ -33,7 +33,7 @@ var errNotStarted = files.Refuse(files.ErrRefused, "the sandbox's agbox-init doe
 // The records come through a pipe of its own, which the command has as descriptor 0: agbox-init's pump is not in between,
 // so a slow reader holds up nobody but the command, and a dead one ends it.
 func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields []string) error, args ...string) (last []string, err error) {
-	link, err := d.running(sandboxID)
+	link, err := d.booted(sandboxID)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", files.ErrNotRunning, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt/initlink"
 )
 
@@ -13,6 +14,9 @@ import (
 type links struct {
 	mu   sync.Mutex
 	open map[string]*sandboxLink
+	// watcher hears of links that are lost, once there is one; until then they are in lost.
+	watcher actors.Watcher
+	lost    map[string]string
 	// removed are the sandboxes that get no link any more: whoever comes late would leave a directory behind.
 	removed map[string]bool
 }
@@ -24,15 +28,19 @@ type sandboxLink struct {
 	running chan struct{} // closed once the container was started
 	once    sync.Once
 
-	mu  sync.Mutex
-	pid int // of the container's first process, once known
+	mu    sync.Mutex
+	first process // the container's, once known
 }
 
 // found says which process is the container's first one, where that is known already.
 func (l *sandboxLink) found(pid int) {
+	first, err := processOf(pid)
+	if err != nil {
+		return // it has ended
+	}
 	l.mu.Lock()
-	l.pid = pid
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	l.first = first
 }
 
 func (l *sandboxLink) started() { l.once.Do(func() { close(l.running) }) }
@@ -75,7 +83,12 @@ func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
 		return d.verify(ctx, l, sandboxID, pid)
 	}
 	var err error
-	if l.Link, err = initlink.Listen(d.layout.socket(sandboxID), verify, d.log); err != nil {
+	lost := func(why string) {
+		d.note(sandboxID, "link", why)
+		d.log.Warn("the link to a sandbox is lost", "sandbox_id", sandboxID, "reason", why)
+		d.links.report(sandboxID, why)
+	}
+	if l.Link, err = initlink.Listen(d.layout.socket(sandboxID), initlink.Owner{Verify: verify, Lost: lost, Patience: d.config.LinkPatience}, d.log); err != nil {
 		return nil, err
 	}
 	if relayed {
@@ -94,8 +107,17 @@ func (d *Docker) running(sandboxID string) (*sandboxLink, error) {
 	return l, err
 }
 
-// verify lets only the container's first process in, whoever else inside finds the socket. Docker tells its pid
-// once the container was started, and it stays the same for as long as the link does.
+// booted is running for what is only asked of a sandbox whose agbox-init was booted, be it by an earlier daemon.
+func (d *Docker) booted(sandboxID string) (*sandboxLink, error) {
+	l, err := d.running(sandboxID)
+	if err == nil {
+		l.ExpectBooted()
+	}
+	return l, err
+}
+
+// verify lets only the container's first process in, whoever else inside finds the socket. The engine is asked who that is
+// once for each life of the container: as long as that process lives, another one is refused without asking.
 func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, pid int) error {
 	select {
 	case <-l.running:
@@ -104,20 +126,20 @@ func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, p
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pid == 0 {
-		ctx, cancel := d.read(ctx)
-		defer cancel()
-		found, err := d.api.ContainerInspect(ctx, primaryName(sandboxID))
+	if !l.first.alive() {
+		found, err := d.inspectPrimary(ctx, sandboxID)
 		if err != nil {
 			return err
 		}
-		if found.State == nil || !found.State.Running || !d.owns(found.Config.Labels, sandboxID) {
+		if found.State == nil || !found.State.Running {
 			return fmt.Errorf("container %s is not running", primaryName(sandboxID))
 		}
-		l.pid = found.State.Pid
+		if l.first, err = processOf(found.State.Pid); err != nil {
+			return err
+		}
 	}
-	if l.pid != pid {
-		return fmt.Errorf("the first process of %s is %d", primaryName(sandboxID), l.pid)
+	if peer, err := processOf(pid); err != nil || peer != l.first {
+		return fmt.Errorf("the first process of %s is %d", primaryName(sandboxID), l.first.pid)
 	}
 	return nil
 }
@@ -142,6 +164,35 @@ func (d *Docker) unlink(sandboxID string) {
 	if err := l.Close(); err != nil {
 		d.log.Warn("link to a sandbox did not close", "sandbox_id", sandboxID, "error", err)
 	}
+}
+
+// report passes on that a link is lost.
+func (l *links) report(sandboxID, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watcher == nil {
+		l.lost[sandboxID] = why
+		return
+	}
+	l.watcher.LinkLost(sandboxID, why)
+}
+
+// watch has the watcher hear of links that are lost, those of before included.
+func (l *links) watch(watcher actors.Watcher) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watcher = watcher
+	for sandboxID, why := range l.lost {
+		watcher.LinkLost(sandboxID, why)
+	}
+	clear(l.lost)
+}
+
+// find returns the sandbox's link, nil when it is not open.
+func (l *links) find(sandboxID string) *sandboxLink {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open[sandboxID]
 }
 
 // retire says whether the sandbox's removal has begun.

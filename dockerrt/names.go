@@ -5,8 +5,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"strings"
 
-	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
 )
 
 // Labels of every object of ours.
@@ -18,6 +19,8 @@ const (
 	labelInstance  = labelNamespace + ".instance"
 	labelOwner     = labelNamespace + ".owner"
 	labelUser      = labelNamespace + ".user."
+	// labelImage holds the id of the image that a container was made from.
+	labelImage = labelNamespace + ".image"
 	// labelNetwork holds the network's mode and what it allows, as JSON, where it is restricted.
 	labelNetwork = labelNamespace + ".network"
 	// Docker's own tools group containers by these.
@@ -47,6 +50,7 @@ func uniqueServiceName(sandboxID, service string) string {
 	return serviceName(sandboxID, service) + "." + hex.EncodeToString(sum[:8])
 }
 
+// labels are for any object.
 func (d *Docker) labels(sandboxID, component string, user map[string]string) map[string]string {
 	labels := make(map[string]string, len(user)+6)
 	for key, value := range user {
@@ -63,6 +67,25 @@ func (d *Docker) labels(sandboxID, component string, user map[string]string) map
 	return labels
 }
 
+// containerLabels are labels for a container of a sandbox, service being "" for the primary. What the image has of ours, as one
+// that was committed from a container of ours does, is blanked: labels cannot be taken away.
+func (d *Docker) containerLabels(sandboxID, component, service string, user map[string]string, from image.InspectResponse) map[string]string {
+	labels := map[string]string{}
+	if from.Config != nil {
+		for key := range from.Config.Labels {
+			if strings.HasPrefix(key, labelNamespace+".") {
+				labels[key] = ""
+			}
+		}
+	}
+	maps.Copy(labels, d.labels(sandboxID, component, user))
+	labels[labelImage] = from.ID
+	if service != "" {
+		labels[labelService] = service
+	}
+	return labels
+}
+
 // owner names the process that made an object: its pid, and when it started, since pids are used again.
 func (d *Docker) owner() string {
 	return fmt.Sprintf("%d/%d", d.config.PID, d.config.Started.UnixNano())
@@ -71,13 +94,4 @@ func (d *Docker) owner() string {
 // owns reports whether an object is this sandbox's, and this daemon's.
 func (d *Docker) owns(labels map[string]string, sandboxID string) bool {
 	return labels[labelSandbox] == sandboxID && labels[labelInstance] == d.config.Instance
-}
-
-// mine selects this daemon's objects, of one sandbox when an id is given.
-func (d *Docker) mine(sandboxID string) filters.Args {
-	args := filters.NewArgs(filters.Arg("label", labelInstance+"="+d.config.Instance))
-	if sandboxID != "" {
-		args.Add("label", labelSandbox+"="+sandboxID)
-	}
-	return args
 }

@@ -1,10 +1,12 @@
 package dockerrt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/dockerrt/initlink"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -26,15 +29,15 @@ func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	found := actors.Inventory{Running: map[string]bool{}, Objects: map[string]bool{}, Since: map[string]time.Time{}}
-	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine("")})
+	containers, err := d.containers(ctx, "", true)
 	if err != nil {
-		return found, fmt.Errorf("dockerrt: cannot list containers: %w", err)
+		return found, fmt.Errorf("dockerrt: %w", err)
 	}
 	for _, c := range containers {
 		id := c.Labels[labelSandbox]
 		found.Since[id] = earlier(found.Since[id], time.Unix(c.Created, 0))
 		found.Objects[id] = found.Objects[id] || c.Labels[labelOwner] != d.owner()
-		running := c.State == container.StateRunning || c.State == container.StatePaused
+		running := (c.State == container.StateRunning || c.State == container.StatePaused) && connected(c)
 		if seen, others := found.Running[id]; others {
 			running = running && seen
 		}
@@ -68,6 +71,12 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+// connected reports whether a container is on the network that it was made for.
+func connected(c container.Summary) bool {
+	name := c.HostConfig.NetworkMode
+	return !strings.HasPrefix(name, networkPrefix) || c.NetworkSettings == nil || c.NetworkSettings.Networks[name] != nil
+}
+
 // histories lists the sandboxes that have logs or results.
 func (l layout) histories() ([]string, error) {
 	var ids []string
@@ -99,62 +108,98 @@ func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (actors.Observation, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
+	containers, err := d.containers(ctx, sandboxID, true)
 	if err != nil {
-		return actors.Observation{}, fmt.Errorf("dockerrt: cannot list containers: %w", err)
+		return actors.Observation{}, fmt.Errorf("dockerrt: %w", err)
 	}
-	byService := map[string]container.Summary{} // the primary is ""
+	byService := map[string]string{} // ids; the primary's is ""
 	for _, c := range containers {
-		byService[c.Labels[labelService]] = c
+		byService[c.Labels[labelService]] = c.ID
 	}
-	starved := false // the last one that was looked at
-	why := func(service string) (string, error) {
-		c, there := byService[service]
+	look := func(service string) (part, error) {
+		id, there := byService[service]
 		if !there {
-			return "is missing: somebody removed it", nil
+			return missingPart, nil
 		}
-		found, err := d.api.ContainerInspect(ctx, c.ID) // a list is behind the event that tells of an end
+		found, err := d.api.ContainerInspect(ctx, id) // a list is behind the event that tells of an end
 		if isNotFound(err) {
-			return "is missing: somebody removed it", nil
+			return missingPart, nil
 		} else if err != nil {
-			return "", fmt.Errorf("dockerrt: cannot inspect %s: %w", c.ID, err)
+			return part{}, fmt.Errorf("dockerrt: cannot inspect %s: %w", id, err)
 		}
-		if found.State.Running {
-			return "", nil
-		}
-		starved = outOfMemory(found.State)
-		return ended(found.State), nil
+		return d.look(ctx, sandboxID, spec, service, found), nil
 	}
 	seen := actors.Observation{Lost: map[string]string{}}
-	if cause, err := why(""); err != nil || cause != "" {
-		seen.Code, seen.Cause = lifecycle.CodeContainerNotRunning, "the primary container "+cause
-		if starved {
-			seen.Code = lifecycle.CodeOutOfMemory
-		}
+	primary, err := look("")
+	if err != nil || primary.cause != "" {
+		seen.Code, seen.Cause = cmp.Or(primary.code, lifecycle.CodeContainerNotRunning), "the primary container "+primary.cause
 		return seen, err
 	}
 	for _, service := range spec.GetRequiredServices() {
-		if cause, err := why(service.Name); err != nil || cause != "" {
-			seen.Code, seen.Cause = lifecycle.CodeServiceNotRunning, "the required service "+service.Name+" "+cause
+		found, err := look(service.Name)
+		if err != nil || found.cause != "" {
+			seen.Code, seen.Cause = lifecycle.CodeServiceNotRunning, "the required service "+service.Name+" "+found.cause
 			return seen, err
 		}
 	}
 	for _, service := range spec.GetOptionalServices() {
-		cause, err := why(service.Name)
+		found, err := look(service.Name)
 		if err != nil {
 			return seen, err
 		}
-		if cause != "" {
-			seen.Lost[service.Name] = "it " + cause
+		if found.cause != "" {
+			seen.Lost[service.Name] = "it " + found.cause
 		}
 	}
 	seen.Alive = true
 	return seen, nil
 }
 
+// part is what a look at one container of a sandbox found: nothing, or why it is of no use, to follow its name.
+type part struct{ code, cause string }
+
+var missingPart = part{cause: "is missing: somebody removed it"}
+
+// look judges a container by what the engine says of it and, if it is the primary, by its link.
+func (d *Docker) look(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service string, found container.InspectResponse) part {
+	switch {
+	case !found.State.Running && outOfMemory(found.State) && service == "":
+		return part{lifecycle.CodeOutOfMemory, ended(found.State)}
+	case !found.State.Running:
+		return part{cause: ended(found.State)}
+	case networked(spec) && found.NetworkSettings.Networks[networkName(sandboxID)] == nil:
+		return part{lifecycle.CodeNetworkLost, "was taken off its network " + networkName(sandboxID) + ", as by docker network disconnect"}
+	case service == "" && !found.State.Paused: // which nobody can expect an answer of
+		return d.unlinked(ctx, sandboxID)
+	}
+	return part{}
+}
+
+// unlinked tells why nothing can be asked of the primary, which runs. One whose link is lost has as much time again.
+func (d *Docker) unlinked(ctx context.Context, sandboxID string) part {
+	link := d.links.find(sandboxID)
+	switch {
+	case link == nil:
+		return part{}
+	case link.Lost() && !link.Reborn():
+		ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.config.LinkPatience, initlink.Patience))
+		defer cancel()
+		if link.Ping(ctx) == nil {
+			return part{}
+		}
+	}
+	switch {
+	case link.Reborn():
+		return part{cause: "was started again by somebody else, as by docker restart: what ran in it has ended"}
+	case !link.Lost():
+		return part{}
+	}
+	return part{lifecycle.CodeLinkLost, "runs, but its agbox-init cannot be reached: nothing in it can be started, ended or heard of"}
+}
+
 // Attach implements actors.Runtime.
 func (d *Docker) Attach(sandboxID string) error {
-	_, err := d.running(sandboxID)
+	_, err := d.booted(sandboxID)
 	return err
 }
 

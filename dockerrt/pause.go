@@ -3,7 +3,6 @@ package dockerrt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/agbox-dev/agbox/dockerrt/initlink"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -26,7 +24,10 @@ func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.Crea
 			return errors.Join(err, d.thaw(ctx, sandboxID))
 		}
 		if alone(spec) { // which needs no list to be found
-			err := d.paused(ctx, sandboxID, d.api.ContainerPause(ctx, primaryName(sandboxID)))
+			id, err := d.primary(ctx, sandboxID)
+			if err == nil {
+				err = d.paused(ctx, sandboxID, d.api.ContainerPause(ctx, id))
+			}
 			if err != nil {
 				d.tellThawed(sandboxID)
 			}
@@ -50,7 +51,7 @@ func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	if link.Away() {
-		if found, err := d.api.ContainerInspect(ctx, primaryName(sandboxID)); err == nil && found.State.Paused {
+		if found, err := d.inspectPrimary(ctx, sandboxID); err == nil && found.State.Paused {
 			link.KeepFrozen()
 			return nil
 		}
@@ -68,7 +69,10 @@ func (d *Docker) Unpause(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 		}
 		ctx, cancel := d.write(ctx)
 		defer cancel()
-		err := d.unpaused(ctx, sandboxID, d.api.ContainerUnpause(ctx, primaryName(sandboxID)))
+		id, err := d.primary(ctx, sandboxID)
+		if err == nil {
+			err = d.unpaused(ctx, sandboxID, d.api.ContainerUnpause(ctx, id))
+		}
 		if err == nil {
 			d.tellThawed(sandboxID)
 		}
@@ -108,7 +112,7 @@ func (d *Docker) answers(ctx context.Context, sandboxID string) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	return errors.Is(link.Signal(ctx, "-", 0), initlink.ErrExecUnknown)
+	return link.Ping(ctx) == nil
 }
 
 // thaw lets the sandbox's frozen containers go on, as far as the engine knows of any, and the clocks of its agbox-init.
@@ -131,9 +135,7 @@ func (d *Docker) thawAll(ctx context.Context, sandboxID string, in []container.C
 
 // tellThawed lets agbox-init's clocks go on.
 func (d *Docker) tellThawed(sandboxID string) {
-	d.links.mu.Lock()
-	link := d.links.open[sandboxID]
-	d.links.mu.Unlock()
+	link := d.links.find(sandboxID)
 	if link != nil {
 		link.Thaw()
 	}
@@ -145,9 +147,9 @@ var upOrPaused = []container.ContainerState{container.StateRunning, container.St
 func (d *Docker) eachContainer(ctx context.Context, sandboxID string, in []container.ContainerState, do func(context.Context, string) error, settled func(context.Context, string, error) error) error {
 	ctx, cancel := d.write(ctx)
 	defer cancel()
-	list, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
+	list, err := d.containers(ctx, sandboxID, true)
 	if err != nil {
-		return fmt.Errorf("cannot list containers: %w", err)
+		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range list {

@@ -35,9 +35,11 @@ func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agbo
 	config, host := d.primaryConfig(sandboxID, spec, image)
 	name := primaryName(sandboxID)
 	defer step(ctx, "made", "container %s", name)(&err)
-	if _, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name); err != nil {
+	made, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
+	if err != nil {
 		return explained(fmt.Errorf("cannot create container %s: %w", name, err))
 	}
+	d.primaries.set(sandboxID, made.ID)
 	return nil
 }
 
@@ -82,7 +84,7 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 		Entrypoint:   append(command, "--"),
 		Cmd:          slices.Concat(entrypoint, spec.Command),
 		ExposedPorts: exposed,
-		Labels:       d.labels(sandboxID, componentPrimary, spec.Labels),
+		Labels:       d.containerLabels(sandboxID, componentPrimary, "", spec.Labels, image),
 		StopSignal:   "SIGTERM",
 		// The image's own would run in here as root, on the engine's clock.
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
@@ -179,9 +181,7 @@ func (d *Docker) publishedPorts(ctx context.Context, sandboxID string, spec *agb
 	if len(spec.Ports) == 0 {
 		return nil, nil
 	}
-	ctx, cancel := d.read(ctx)
-	defer cancel()
-	found, err := d.api.ContainerInspect(ctx, primaryName(sandboxID))
+	found, err := d.inspectPrimary(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -202,15 +202,16 @@ func (d *Docker) publishedPorts(ctx context.Context, sandboxID string, spec *agb
 
 // removeContainers removes every container of the sandbox by force.
 func (d *Docker) removeContainers(ctx context.Context, sandboxID string) error {
-	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
+	containers, err := d.containers(ctx, sandboxID, true)
 	if err != nil {
-		return fmt.Errorf("cannot list containers: %w", err)
+		return err
 	}
 	for _, c := range containers {
 		if err := d.removeContainer(ctx, c); err != nil {
 			return err
 		}
 	}
+	d.primaries.set(sandboxID, "")
 	return nil
 }
 

@@ -139,7 +139,11 @@ func (d *Docker) placeInit(ctx context.Context, sandboxID string) (err error) {
 	}
 	ctx, cancel := d.write(ctx)
 	defer cancel()
-	if err := d.api.CopyToContainer(ctx, primaryName(sandboxID), relayHome, &archive, container.CopyToContainerOptions{}); err != nil {
+	id, err := d.primary(ctx, sandboxID)
+	if err != nil {
+		return err
+	}
+	if err := d.api.CopyToContainer(ctx, id, relayHome, &archive, container.CopyToContainerOptions{}); err != nil {
 		return fmt.Errorf("cannot put agbox-init into container %s: %w", primaryName(sandboxID), err)
 	}
 	return nil
@@ -150,16 +154,18 @@ func (d *Docker) gather(ctx context.Context, sandboxID string) {
 	if !d.layout.relayed(sandboxID) {
 		return
 	}
-	d.links.mu.Lock()
-	link := d.links.open[sandboxID]
-	d.links.mu.Unlock()
+	link := d.links.find(sandboxID)
 	if link != nil && link.bridge != nil {
 		link.bridge.close()
 	}
 	ctx, cancel := d.write(ctx)
 	defer cancel()
+	id, err := d.primary(ctx, sandboxID)
+	if err != nil {
+		return
+	}
 	for _, directory := range []string{logTarget, relayState} { // results and indexes tell of output that is there
-		archive, _, err := d.api.CopyFromContainer(ctx, primaryName(sandboxID), directory)
+		archive, _, err := d.api.CopyFromContainer(ctx, id, directory)
 		if err == nil {
 			err = errors.Join(d.layout.gather(sandboxID, tar.NewReader(archive)), archive.Close())
 		}

@@ -34,11 +34,11 @@ func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 	defer cancel()
 	name := primaryName(sandboxID)
 	found, err := d.api.ContainerInspect(ctx, name)
-	if err == nil && d.owns(found.Config.Labels, sandboxID) {
+	if err == nil && d.owns(found.Config.Labels, sandboxID) && d.ours(found.Config.Labels, found.Image) {
 		return leftOf(sandboxID, "container "+name)
 	}
 	if err == nil {
-		return fmt.Errorf("%w: container %s: choose another sandbox id, or remove that container", actors.ErrConflict, name)
+		return fmt.Errorf("%w: %s", actors.ErrConflict, foreign("container", name, found.Config.Labels))
 	}
 	if err != nil && !isNotFound(err) {
 		return fmt.Errorf("dockerrt: cannot look for container %s: %w", name, err)
@@ -49,7 +49,7 @@ func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 		return leftOf(sandboxID, "network "+name)
 	}
 	if err == nil {
-		return fmt.Errorf("%w: network %s: choose another sandbox id, or remove that network", actors.ErrConflict, name)
+		return fmt.Errorf("%w: %s", actors.ErrConflict, foreign("network", name, n.Labels))
 	}
 	if err != nil && !isNotFound(err) {
 		return fmt.Errorf("dockerrt: cannot look for network %s: %w", name, err)
@@ -281,7 +281,7 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 	missing := func(kind, name string) error {
 		return coded("SANDBOX_RUNTIME_CORRUPT", "%w: %s: delete the sandbox and create it again", ErrMissing, strings.TrimSpace(kind+" "+name))
 	}
-	containers, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: d.mine(sandboxID)})
+	containers, err := d.containers(ctx, sandboxID, true)
 	if err != nil {
 		return err
 	}
@@ -309,6 +309,13 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 	}
 	if len(networks) == 0 && networked(spec) {
 		return missing("network", networkName(sandboxID))
+	}
+	for _, c := range containers {
+		if !connected(c) {
+			name, net := strings.TrimPrefix(c.Names[0], "/"), networkName(sandboxID)
+			return coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s is not on network %s any more: delete the sandbox and create it again",
+				ErrMissing, name, net)
+		}
 	}
 	return nil
 }
@@ -361,7 +368,11 @@ func (d *Docker) stopPrimary(ctx context.Context, sandboxID string, grace time.D
 	defer step(ctx, "stopped", "container %s", name)(&err)
 	if !d.stopByInit(ctx, sandboxID, grace) {
 		seconds := int(stopSlack / time.Second)
-		if err := d.api.ContainerStop(ctx, name, container.StopOptions{Timeout: &seconds}); isNotFound(err) {
+		id, err := d.primary(ctx, sandboxID)
+		if err == nil {
+			err = d.api.ContainerStop(ctx, id, container.StopOptions{Timeout: &seconds})
+		}
+		if isNotFound(err) {
 			return coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s: delete the sandbox", ErrMissing, name)
 		} else if err != nil {
 			return fmt.Errorf("cannot stop container %s: %w", name, err)
@@ -383,7 +394,11 @@ func (d *Docker) stopByInit(ctx context.Context, sandboxID string, grace time.Du
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+stopSlack)
 	defer cancel()
-	ended, errs := d.api.ContainerWait(ctx, primaryName(sandboxID), container.WaitConditionNotRunning)
+	id, err := d.primary(ctx, sandboxID)
+	if err != nil {
+		return false
+	}
+	ended, errs := d.api.ContainerWait(ctx, id, container.WaitConditionNotRunning)
 	asked := make(chan error, 1)
 	go func() { asked <- link.Stop(ctx, grace) }()
 	defer func() { cancel(); <-asked }()

@@ -84,15 +84,13 @@ func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agbo
 	}
 	ctx, cancel := d.write(ctx)
 	defer cancel()
-	labels := d.labels(sandboxID, componentService, spec.Labels)
-	labels[labelService] = service.Name
 	config := &container.Config{
 		Image:       found.ID,
 		Env:         environ(service.Envs),
 		Cmd:         service.Command,
 		User:        service.User,
 		Healthcheck: healthConfig(service.Healthcheck),
-		Labels:      labels,
+		Labels:      d.containerLabels(sandboxID, componentService, service.Name, spec.Labels, found),
 	}
 	host := confine(service)
 	host.NetworkMode = container.NetworkMode(networkName(sandboxID))
@@ -126,11 +124,9 @@ func healthConfig(check *agboxv1.HealthcheckConfig) *container.HealthConfig {
 func (d *Docker) serviceContainer(ctx context.Context, sandboxID, service string) (container.Summary, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	mine := d.mine(sandboxID)
-	mine.Add("label", labelService+"="+service)
-	found, err := d.api.ContainerList(ctx, container.ListOptions{All: true, Filters: mine})
+	found, err := d.containers(ctx, sandboxID, true, labelComponent+"="+componentService, labelService+"="+service)
 	if err != nil {
-		return container.Summary{}, fmt.Errorf("cannot list containers: %w", err)
+		return container.Summary{}, err
 	}
 	if len(found) == 0 {
 		return container.Summary{}, coded(codeServiceMissing, "%w: the container of service %s", ErrMissing, service)
@@ -206,10 +202,7 @@ func serviceFailed(service *agboxv1.ServiceSpec, err error) lifecycle.ServiceRep
 
 // stopServices ends every service container, at once without a grace. Those that are gone already do not matter.
 func (d *Docker) stopServices(ctx context.Context, sandboxID string, grace time.Duration) error {
-	mine := d.mine(sandboxID)
-	mine.Add("label", labelComponent+"="+componentService)
-	mine.Add("status", "running")
-	running, err := d.api.ContainerList(ctx, container.ListOptions{Filters: mine})
+	running, err := d.containers(ctx, sandboxID, false, labelComponent+"="+componentService)
 	if err != nil || len(running) == 0 {
 		return err
 	}

@@ -60,8 +60,8 @@ func (d *Docker) CreateSnapshot(ctx context.Context, want actors.Snapshot) (acto
 }
 
 func (d *Docker) createSnapshot(ctx context.Context, want actors.Snapshot) (actors.Snapshot, error) {
-	primary, err := d.api.ContainerInspect(ctx, primaryName(want.SandboxId))
-	if isNotFound(err) || err == nil && !d.owns(primary.Config.Labels, want.SandboxId) {
+	primary, err := d.inspectPrimary(ctx, want.SandboxId)
+	if isNotFound(err) {
 		return want, fmt.Errorf("%w: the primary container is gone", actors.ErrNothingToKeep)
 	} else if err != nil {
 		return want, fmt.Errorf("cannot inspect container %s: %w", primaryName(want.SandboxId), err)

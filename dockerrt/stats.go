@@ -29,9 +29,9 @@ func (d *Docker) Stats(ctx context.Context, sandboxID string) ([]*agboxv1.Contai
 func (d *Docker) stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	containers, err := d.api.ContainerList(ctx, container.ListOptions{Filters: d.mine(sandboxID)}) // those that run, or are paused
+	containers, err := d.containers(ctx, sandboxID, false) // those that run, or are paused
 	if err != nil {
-		return nil, fmt.Errorf("dockerrt: cannot list containers: %w", err)
+		return nil, fmt.Errorf("dockerrt: %w", err)
 	}
 	slices.SortFunc(containers, func(a, b container.Summary) int { // the primary has no service's name
 		return cmp.Compare(a.Labels[labelService], b.Labels[labelService])

@@ -16,6 +16,7 @@ import (
 // Watch implements actors.Runtime. Docker keeps only 256 events to look back on, and may have lost its own
 // connection to us at any moment, so each reconnect counts as a gap. Whoever reads the events never waits for a disk.
 func (d *Docker) Watch(ctx context.Context, since time.Time, watcher actors.Watcher) {
+	d.links.watch(watcher)
 	told := make(chan entry, maxTold)
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -56,7 +57,7 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher actors.Wa
 	filter := filters.NewArgs(
 		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("type", string(events.NetworkEventType)),
 		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionCreate)),
-		filters.Arg("event", string(events.ActionHealthStatus)),
+		filters.Arg("event", string(events.ActionHealthStatus)), filters.Arg("event", string(events.ActionDisconnect)),
 	)
 	messages, errs := d.api.Events(ctx, events.ListOptions{Since: since.Format(time.RFC3339Nano), Filters: filter})
 	for {
@@ -78,8 +79,12 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher actors.Wa
 func (d *Docker) deliver(m events.Message, watcher actors.Watcher) {
 	labels := m.Actor.Attributes
 	if m.Type == events.NetworkEventType {
-		if id, ours := strings.CutPrefix(labels["name"], networkPrefix); ours {
+		switch id, ours := strings.CutPrefix(labels["name"], networkPrefix); {
+		case !ours:
+		case m.Action == events.ActionCreate:
 			watcher.Appeared(id)
+		case m.Action == events.ActionDisconnect:
+			watcher.Ended(id)
 		}
 		return
 	}
@@ -96,7 +101,7 @@ func (d *Docker) deliver(m events.Message, watcher actors.Watcher) {
 // tellEvent has the end of a container, and a change of a service's health, recorded in the sandbox's operation log.
 func (d *Docker) tellEvent(m events.Message, told chan<- entry) {
 	labels := m.Actor.Attributes
-	if m.Type != events.ContainerEventType || labels[labelInstance] != d.config.Instance {
+	if m.Type != events.ContainerEventType || !d.ours(labels, labels["image"]) {
 		return
 	}
 	var text string

@@ -110,7 +110,7 @@ func (b *box) socket() string { return filepath.Join(b.Root, ".agbox/run/s") }
 
 func (b *box) listen() {
 	b.Helper()
-	link, err := initlink.Listen(b.socket(), func(_ context.Context, pid int) error {
+	link, err := initlink.Listen(b.socket(), initlink.Owner{Verify: func(_ context.Context, pid int) error {
 		switch {
 		case pid == b.cmd.Process.Pid:
 			b.away.Lock()
@@ -120,7 +120,7 @@ func (b *box) listen() {
 			return nil
 		}
 		return errors.New("not the init of this sandbox")
-	}, slog.New(slog.DiscardHandler))
+	}}, slog.New(slog.DiscardHandler))
 	b.check(err)
 	b.link = link
 }

@@ -27,11 +27,14 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootS
 	}
 	var told *peer
 	for {
-		p, err := l.await(ctx, told)
+		p, err := l.await(ctx, told, false)
 		if err != nil {
 			return BootStatus{}, err
 		}
 		if !p.booted {
+			l.mu.Lock()
+			p.booting = true
+			l.mu.Unlock()
 			if err := p.sendFiles(frame, files); err != nil {
 				return BootStatus{}, err
 			}
@@ -39,6 +42,9 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootS
 		told = p
 		select {
 		case <-p.boot:
+			l.mu.Lock()
+			l.booted = true
+			l.mu.Unlock()
 			return p.status, nil
 		case <-p.done:
 		case <-ctx.Done():
@@ -52,7 +58,7 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootS
 func (l *Link) Stop(ctx context.Context, grace time.Duration) error {
 	var told *peer
 	for {
-		p, err := l.await(ctx, told)
+		p, err := l.await(ctx, told, false)
 		if err != nil {
 			return err
 		}

@@ -82,6 +82,9 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (initproto.Result, error
 	for {
 		l.mu.Lock()
 		now, p, changed := *c, l.peer, l.changed
+		if !l.serves(p) {
+			p = nil
+		}
 		l.mu.Unlock()
 		if now.result != nil {
 			return *now.result, nil
@@ -172,6 +175,7 @@ func (l *Link) register(ctx context.Context, id string) (*call, initproto.Result
 			delete(l.cancels, id)
 			delete(l.closes, id)
 			l.calls[id] = c
+			l.stirred()
 			return c, initproto.Result{}, nil
 		}
 		l.mu.Unlock()

@@ -226,7 +226,7 @@ func TestCommand(t *testing.T) {
 		t.Fatal(m, files)
 	}
 	p.conn.Close()
-	p = greet(t, path, initproto.Hello{})
+	p = greet(t, path, initproto.Hello{Booted: true})
 	hears[*initproto.Exec](p)
 	p.say(&initproto.Result{ID: initproto.CommandID, ExitCode: 5})
 	if a := <-done; a.error != nil || a.ExitCode != 5 {

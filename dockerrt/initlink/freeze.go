@@ -41,8 +41,9 @@ func (l *Link) KeepFrozen() { l.wish(true) }
 
 // Away reports whether init is not connected now.
 func (l *Link) Away() bool {
-	p, _ := l.current()
-	return p == nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.peer == nil
 }
 
 // Thaw lets the clocks go on where they stopped; without a Freeze it does nothing. It returns at once and is
@@ -58,6 +59,7 @@ func (l *Link) wish(frozen bool) {
 		l.sayFrozen()
 	}
 	l.notify()
+	l.stirred()
 }
 
 // sayFrozen tells the connected init what is wished; l.mu is held.

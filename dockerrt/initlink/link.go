@@ -7,12 +7,14 @@
 package initlink
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
@@ -29,6 +31,8 @@ const (
 type Link struct {
 	path     string
 	verify   func(ctx context.Context, pid int) error
+	lost     func(why string)
+	patience time.Duration
 	log      *slog.Logger
 	listener *net.UnixListener
 	ctx      context.Context // ends with Close
@@ -43,25 +47,47 @@ type Link struct {
 	closes  map[string]struct{}      // inputs, of ids without a call
 	acks    map[string]struct{}      // said while init was not connected
 	frozen  bool                     // Freeze was called, and no Thaw since
+	booted  bool                     // a life of init is known that was booted
+	waiting int                      // requests beside calls
+
+	watching bool
+	isLost   atomic.Bool
+	stir     chan struct{} // one token: watch has something to do
+}
+
+// Owner is whom a Link works for. Its functions may be called by several goroutines at once.
+type Owner struct {
+	// Verify is called once for each connection with the pid of the peer as seen from here; the connection is used only if
+	// it returns nil. It may block until its context ends, which is when the link is closed.
+	Verify func(ctx context.Context, pid int) error
+	// Lost is called when something waits for init, or init was connected, and it has been gone or silent for the
+	// patience, once until it is back; and when init turns out to be of another life of the container. Why is for a
+	// person. It must not block. May be nil.
+	Lost func(why string)
+	// Patience 0 is the default one.
+	Patience time.Duration
 }
 
 // Listen creates the socket, mode 0666, in place of a stale one; its directory must exist and keep
-// strangers out. verify is called once for each connection with the pid of the peer as seen from
-// here; the connection is used only if it returns nil. It may block until its context ends, which
-// is when the link is closed.
-func Listen(socketPath string, verify func(ctx context.Context, pid int) error, log *slog.Logger) (*Link, error) {
+// strangers out.
+func Listen(socketPath string, owner Owner, log *slog.Logger) (*Link, error) {
 	listener, err := listen(socketPath)
 	if err != nil {
 		return nil, fmt.Errorf("initlink: listen on %s: %w", socketPath, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
-		path: socketPath, verify: verify, log: log, listener: listener, ctx: ctx, cancel: cancel,
-		changed: make(chan struct{}),
-		calls:   map[string]*call{}, cancels: map[string]time.Duration{}, acks: map[string]struct{}{},
+		path: socketPath, verify: owner.Verify, lost: owner.Lost, patience: cmp.Or(owner.Patience, Patience),
+		log: log, listener: listener, ctx: ctx, cancel: cancel,
+		changed: make(chan struct{}), stir: make(chan struct{}, 1),
+		calls: map[string]*call{}, cancels: map[string]time.Duration{}, acks: map[string]struct{}{},
 		closes: map[string]struct{}{},
 	}
+	if l.lost == nil {
+		l.lost = func(string) {}
+	}
 	l.tasks.Go(l.accept)
+	l.tasks.Go(l.watch)
 	return l, nil
 }
 
@@ -81,25 +107,30 @@ func (l *Link) Close() error {
 
 // Connected waits until a verified init has said hello.
 func (l *Link) Connected(ctx context.Context) error {
-	_, err := l.await(ctx, nil)
+	_, err := l.await(ctx, nil, false)
 	return err
 }
 
-// current returns the live peer, nil for none, and a channel that is closed when that changes.
-func (l *Link) current() (*peer, <-chan struct{}) {
+// await returns the live peer as soon as there is one other than the given; with booted, one that serves what comes after
+// Boot.
+func (l *Link) await(ctx context.Context, other *peer, booted bool) (*peer, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.peer, l.changed
-}
-
-// await returns the live peer as soon as there is one other than the given.
-func (l *Link) await(ctx context.Context, other *peer) (*peer, error) {
+	l.waiting++
+	l.stirred()
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.waiting--
+		l.mu.Unlock()
+	}()
 	for {
-		p, changed := l.current()
+		l.mu.Lock()
+		p, changed, serves := l.peer, l.changed, l.serves(l.peer)
+		l.mu.Unlock()
 		if l.ctx.Err() != nil {
 			return nil, ErrClosed
 		}
-		if p != nil && p != other {
+		if p != nil && p != other && (serves || !booted) {
 			return p, nil
 		}
 		select {
@@ -113,6 +144,7 @@ func (l *Link) await(ctx context.Context, other *peer) (*peer, error) {
 
 func (l *Link) accept() {
 	slots := make(chan struct{}, maxUnverified)
+	var strangers throttle
 	for {
 		select {
 		case slots <- struct{}{}:
@@ -134,6 +166,12 @@ func (l *Link) accept() {
 			}
 			<-slots
 			continue
+		}
+		if wait := strangers.wait(time.Now()); wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-l.ctx.Done():
+			}
 		}
 		l.tasks.Go(func() {
 			defer conn.Close()
@@ -176,7 +214,9 @@ func (l *Link) greet(conn *net.UnixConn) (*peer, error) {
 // serve makes p the live peer until its connection ends or a newer one takes its place.
 func (l *Link) serve(p *peer) {
 	l.tasks.Go(p.write)
-	l.install(p)
+	if l.install(p) {
+		l.lost(reborn)
+	}
 	var err error
 	for err == nil {
 		var m initproto.Message
@@ -193,13 +233,15 @@ func (l *Link) serve(p *peer) {
 	}
 }
 
-// install also says what was asked for while nobody was connected, except what waiting calls say.
-func (l *Link) install(p *peer) {
+// install also says what was asked for while nobody was connected, except what waiting calls say. It reports whether p is of
+// another life than the one that was booted.
+func (l *Link) install(p *peer) (another bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.peer != nil {
 		l.peer.close()
 	}
+	l.booted = l.booted || p.booted
 	l.setPeer(p)
 	for id := range l.acks {
 		if _, known := p.known[id]; known {
@@ -220,11 +262,13 @@ func (l *Link) install(p *peer) {
 	if p.frozen != l.frozen {
 		l.sayFrozen()
 	}
+	return l.rebornLocked()
 }
 
 func (l *Link) setPeer(p *peer) {
 	l.peer = p
 	l.notify()
+	l.stirred()
 }
 
 func (l *Link) notify() {

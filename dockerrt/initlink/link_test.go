@@ -108,7 +108,7 @@ func trust(context.Context, int) error { return nil }
 
 func listen(t *testing.T, path string, verify func(context.Context, int) error) *initlink.Link {
 	t.Helper()
-	l, err := initlink.Listen(path, verify, slog.New(slog.DiscardHandler))
+	l, err := initlink.Listen(path, initlink.Owner{Verify: verify, Patience: time.Hour}, slog.New(slog.DiscardHandler))
 	check(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -178,7 +178,7 @@ func TestListen(t *testing.T) {
 func TestListenSparesFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	check(t, os.WriteFile(path, []byte("mine"), 0o600))
-	if _, err := initlink.Listen(path, trust, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "not a socket") {
+	if _, err := initlink.Listen(path, initlink.Owner{Verify: trust}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "not a socket") {
 		t.Fatal(err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 const (
 	floodVariable = "AGBOX_INITLINK_TEST_FLOOD" // the socket's directory
 	floodSize     = 200
+	// endlessVariable has the stranger connect again and again.
+	endlessVariable = "AGBOX_INITLINK_TEST_ENDLESS"
 )
 
 func TestMain(m *testing.M) {
@@ -27,6 +29,11 @@ func flood(dir string) {
 	if err := os.Chdir(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	for os.Getenv(endlessVariable) != "" {
+		if conn, err := net.Dial("unix", "s"); err == nil {
+			conn.Close()
+		}
 	}
 	for range floodSize {
 		if _, err := net.Dial("unix", "s"); err != nil {

@@ -29,6 +29,8 @@ type peer struct {
 	status   initproto.BootStatus
 
 	// Guarded by Link.mu.
+	booting     bool // Boot was sent
+	reported    bool // that it is of another life
 	frozen      bool // what init was told last, or told in its hello
 	unconfirmed int  // each Freeze that was not answered yet
 	token       uint64

@@ -15,11 +15,11 @@ import (
 // ErrExecEnded; ErrSignalUnknown; ErrClosed; ctx's own, after which the signal may still be sent; a
 // syscall.Errno when the kernel refused it (EINVAL: no such signal).
 func (l *Link) Signal(ctx context.Context, execID string, signal int) error {
-	p, err := l.await(ctx, nil)
+	p, err := l.await(ctx, nil, true)
 	if err == nil {
-		err = l.ask(ctx, p, func(token uint64) initproto.Message {
+		err = l.result(ctx, l.ask(p, func(token uint64) initproto.Message {
 			return &initproto.Signal{Token: token, ID: execID, Signal: signal}
-		})
+		}))
 	}
 	if err != nil {
 		return fmt.Errorf("signal %d to exec %s: %w", signal, execID, err)
@@ -27,29 +27,52 @@ func (l *Link) Signal(ctx context.Context, execID string, signal int) error {
 	return nil
 }
 
-// ask sends what is answered by Signalled, once.
-func (l *Link) ask(ctx context.Context, p *peer, question func(token uint64) initproto.Message) error {
-	answer := make(chan *initproto.Signalled, 1)
+// question is what was asked of one connection and is answered by Signalled, once or never.
+type question struct {
+	peer   *peer
+	token  uint64
+	answer chan *initproto.Signalled // room for one
+}
+
+// ask sends a question. Whoever gives it up before it is answered drops it.
+func (l *Link) ask(p *peer, what func(token uint64) initproto.Message) *question {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	p.token++
-	token := p.token
-	var err error
-	p.signals[token] = answer
-	p.send(question(token))
-	l.mu.Unlock()
+	q := &question{peer: p, token: p.token, answer: make(chan *initproto.Signalled, 1)}
+	p.signals[q.token] = q.answer
+	p.send(what(q.token))
+	return q
+}
+
+func (l *Link) drop(q *question) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(q.peer.signals, q.token)
+}
+
+func (q *question) answered() bool {
 	select {
-	case m := <-answer:
+	case <-q.answer:
+		return true
+	default:
+		return false
+	}
+}
+
+// result waits for the answer.
+func (l *Link) result(ctx context.Context, q *question) (err error) {
+	select {
+	case m := <-q.answer:
 		return signalled(m)
 	case <-ctx.Done():
 		err = ctx.Err()
-	case <-p.done:
+	case <-q.peer.done:
 		err = ErrSignalUnknown
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(p.signals, token)
+	l.drop(q)
 	select {
-	case m := <-answer: // it came at the same moment
+	case m := <-q.answer: // it came at the same moment
 		return signalled(m)
 	default:
 		return err

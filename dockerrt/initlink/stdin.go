@@ -35,11 +35,11 @@ func (l *Link) CloseStdin(execID string) error {
 // ErrClosed; ctx's own, as init of an earlier release never answers; a syscall.Errno when the kernel refused it.
 func (l *Link) Resize(ctx context.Context, execID string, size initproto.Size) error {
 	for told := (*peer)(nil); ; {
-		p, err := l.await(ctx, told)
+		p, err := l.await(ctx, told, true)
 		if err == nil {
-			err = l.ask(ctx, p, func(token uint64) initproto.Message {
+			err = l.result(ctx, l.ask(p, func(token uint64) initproto.Message {
 				return &initproto.Resize{Token: token, ID: execID, Size: size}
-			})
+			}))
 		}
 		switch {
 		case errors.Is(err, ErrSignalUnknown):
