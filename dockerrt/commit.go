@@ -26,7 +26,8 @@ import (
 // loaded as a configuration of these layers, which the engine has. An engine that cannot do that, such as one with
 // containerd's image store, keeps the mixture; what is in there beyond base, every sandbox sets anew.
 func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, base dockerimage.InspectResponse, image string, labels map[string]string) (size uint64, err error) {
-	rough, err := d.api.ContainerCommit(ctx, primary.ID, container.CommitOptions{Pause: true, Config: mixture(primary, base, labels)})
+	name := halfMade(image)
+	rough, err := d.api.ContainerCommit(ctx, primary.ID, container.CommitOptions{Reference: name, Pause: true, Config: mixture(primary, base, labels)})
 	if err != nil {
 		return 0, fmt.Errorf("cannot commit container %s: %w", primary.Name, err)
 	}
@@ -41,10 +42,19 @@ func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, 
 		}
 	}
 	// Whatever becomes of this, the next start of the daemon removes it.
-	if leftover := d.removeImage(ctx, rough.ID); leftover != nil {
+	if leftover := d.removeImage(ctx, name); leftover != nil {
 		d.log.Warn("layers of a snapshot were not let go", "image", image, "error", leftover)
 	}
 	return size, err
+}
+
+// halfMadePrefix begins the names of images that are on their way to be a snapshot.
+const halfMadePrefix = "agbox-half-made:"
+
+// halfMade is the name of a snapshot's image until that has its own.
+func halfMade(image string) string {
+	_, tag, _ := strings.Cut(image, ":")
+	return halfMadePrefix + tag
 }
 
 // mixture is what to commit with, so that the result works as a sandbox's image: lists that are empty in base stay so,
@@ -54,7 +64,7 @@ func mixture(primary container.InspectResponse, base dockerimage.InspectResponse
 	config := &container.Config{
 		User: own.User, Env: own.Env, Cmd: own.Cmd, WorkingDir: own.WorkingDir, StopSignal: own.StopSignal,
 		Entrypoint: append([]string{}, own.Entrypoint...), Volumes: own.Volumes, OnBuild: own.OnBuild, Shell: own.Shell,
-		ExposedPorts: nat.PortSet{}, Labels: ownLabels(own.Labels, labels),
+		ExposedPorts: nat.PortSet{}, Labels: ownLabels(own.Labels, labels), Healthcheck: own.Healthcheck,
 	}
 	for port := range own.ExposedPorts {
 		config.ExposedPorts[nat.Port(port)] = struct{}{}
@@ -71,11 +81,11 @@ func mixture(primary container.InspectResponse, base dockerimage.InspectResponse
 	return config
 }
 
-// ownLabels are those of the image that a sandbox was made from, without those of an earlier snapshot, and new ones.
+// ownLabels are those of the image that a sandbox was made from, without any of ours, and new ones.
 func ownLabels(base, labels map[string]string) map[string]string {
 	own := maps.Clone(labels)
 	for key, value := range base {
-		if !strings.HasPrefix(key, labelSnapshot) {
+		if !strings.HasPrefix(key, labelNamespace+".") {
 			own[key] = value
 		}
 	}

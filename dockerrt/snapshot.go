@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -32,10 +33,13 @@ const (
 	labelSnapshotRequest  = labelSnapshot + "request-id"
 	// labelSnapshotFork holds the fork's sandbox id.
 	labelSnapshotFork = labelSnapshot + "fork-id"
-	// labelSnapshotSpec holds the spec as base64 of its protobuf.
+	// labelSnapshotSpec holds the spec as base64 of its protobuf, without any variables: everybody may read an image's labels.
 	labelSnapshotSpec = labelSnapshot + "spec"
 	labelSnapshotUser = labelSnapshot + "user."
 )
+
+// snapshotPrefix begins the names of the images of snapshots.
+const snapshotPrefix = "agbox-snapshot:"
 
 // snapshotTime bounds the making of a snapshot: tens of gigabytes on a slow disk.
 const snapshotTime = 10 * time.Minute
@@ -44,7 +48,7 @@ const snapshotTime = 10 * time.Minute
 // of an engine share the name: the sum makes it this one's alone.
 func (d *Docker) SnapshotImage(snapshotID string) string {
 	sum := sha256.Sum256([]byte(d.config.Instance + "/" + snapshotID))
-	return "agbox-snapshot:" + snapshotID[:min(len(snapshotID), 100)] + "." + hex.EncodeToString(sum[:8])
+	return snapshotPrefix + snapshotID[:min(len(snapshotID), 100)] + "." + hex.EncodeToString(sum[:8])
 }
 
 // CreateSnapshot keeps the sandbox's primary as an image, which has the configuration of the image that the sandbox was
@@ -92,12 +96,27 @@ func (d *Docker) createSnapshot(ctx context.Context, want actors.Snapshot) (acto
 		}
 		defer d.tellThawed(want.SandboxId)
 	}
-	want.SizeBytes, err = d.commit(ctx, primary, base, image, labels)
-	return want, err
+	if err := d.layout.keepSpec(image, want.Spec); err != nil {
+		return want, err
+	}
+	if want.SizeBytes, err = d.commit(ctx, primary, base, image, labels); err != nil {
+		return want, errors.Join(err, d.layout.dropSpec(image))
+	}
+	return want, nil
+}
+
+// withoutVariables is a spec that anybody may read.
+func withoutVariables(spec *agboxv1.CreateSpec) *agboxv1.CreateSpec {
+	spec = proto.CloneOf(spec)
+	spec.Envs = nil
+	for _, service := range slices.Concat(spec.RequiredServices, spec.OptionalServices) {
+		service.Envs = nil
+	}
+	return spec
 }
 
 func (d *Docker) snapshotLabels(s actors.Snapshot) (map[string]string, error) {
-	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(s.Spec)
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(withoutVariables(s.Spec))
 	if err != nil {
 		return nil, fmt.Errorf("dockerrt: cannot write the spec down: %w", err)
 	}
@@ -159,6 +178,11 @@ func (d *Docker) snapshotOf(labels map[string]string, size int64) (actors.Snapsh
 	if err := proto.Unmarshal(encoded, spec); err != nil {
 		return actors.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotSpec, err)
 	}
+	if whole, err := d.layout.keptSpec(d.SnapshotImage(labels[labelSnapshotID])); err == nil {
+		spec = whole
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return actors.Snapshot{}, err
+	}
 	created, err := time.Parse(time.RFC3339Nano, labels[labelSnapshotCreated])
 	if err != nil {
 		return actors.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotCreated, err)
@@ -206,8 +230,10 @@ func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
 	err = d.removeImage(ctx, s.Image)
 	if isConflict(err) {
 		return fmt.Errorf("%w: %w", actors.ErrSnapshotInUse, err)
+	} else if err != nil {
+		return reached(err)
 	}
-	return reached(err)
+	return d.layout.dropSpec(s.Image)
 }
 
 // removeImage leaves the image's parents alone, also those without a name.
@@ -229,28 +255,25 @@ func (d *Docker) removeFork(ctx context.Context, sandboxID string) {
 }
 
 // inventorySnapshots counts the images of forks among the objects of these, and removes what an earlier process left
-// half made: images that never got their name.
+// half made. An image that somebody made from a snapshot has its labels, so that the name decides.
 func (d *Docker) inventorySnapshots(ctx context.Context, objects map[string]bool) error {
 	images, err := d.snapshotImages(ctx)
 	if err != nil {
 		return err
 	}
+	kept := map[string]bool{}
 	for _, image := range images {
 		earlier := image.Labels[labelSnapshotOwner] != d.owner()
-		fork := image.Labels[labelSnapshotFork]
-		switch {
-		case unnamed(image) && earlier:
-			err := d.removeImage(ctx, image.ID)
-			d.log.Warn("audit: image removed", "image", image.ID, "sandbox_id", image.Labels[labelSnapshotSandbox],
+		name := d.SnapshotImage(image.Labels[labelSnapshotID])
+		if earlier && slices.Contains(image.RepoTags, halfMade(name)) {
+			err := d.removeImage(ctx, halfMade(name))
+			d.log.Warn("audit: image removed", "image", halfMade(name), "sandbox_id", image.Labels[labelSnapshotSandbox],
 				"reason", "its snapshot was never completed", "error", err)
-		case !unnamed(image) && fork != "":
+		}
+		kept[name] = true
+		if fork := image.Labels[labelSnapshotFork]; fork != "" && slices.Contains(image.RepoTags, name) {
 			objects[fork] = objects[fork] || earlier
 		}
 	}
-	return nil
-}
-
-// unnamed: engines of different age tell it in different ways.
-func unnamed(image dockerimage.Summary) bool {
-	return !slices.ContainsFunc(image.RepoTags, func(tag string) bool { return tag != "<none>:<none>" })
+	return d.layout.dropSpecs(kept, d.config.Started)
 }
