@@ -127,23 +127,6 @@ func (u *unpacking) Exists(p string) (bool, error) {
 
 var errEngineDone = errors.New("the engine reads no further")
 
-// DownloadFiles returns a file or directory of the sandbox's primary as a tar stream, whose names begin with the last part
-// of p; a link is one in the stream, too. The stream ends with ctx; Close must follow.
-func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string) (io.ReadCloser, error) {
-	box, err := d.filesOf(ctx, sandboxID)
-	if err == nil {
-		err = box.onDisk(ctx, p)
-	}
-	if err != nil {
-		return nil, reached(err)
-	}
-	stream, _, err := d.api.CopyFromContainer(ctx, box.ID, p)
-	if err != nil {
-		return nil, reached(engineRefusal(p, err))
-	}
-	return engineStream{stream}, nil
-}
-
 // engineStream tells an engine that went away from the stream's end.
 type engineStream struct{ io.ReadCloser }
 
@@ -176,7 +159,7 @@ func (d *Docker) StatFile(ctx context.Context, sandboxID, p string, running bool
 }
 
 func (d *Docker) statOnDisk(ctx context.Context, sandboxID, p string) (*agboxv1.FileInfo, error) {
-	stream, err := d.DownloadFiles(ctx, sandboxID, p)
+	stream, err := d.DownloadFiles(ctx, sandboxID, p, false)
 	if err != nil {
 		return nil, err
 	}

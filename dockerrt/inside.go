@@ -99,7 +99,7 @@ func insideResult(result initproto.Result) error {
 	case result.ErrorCode != "":
 		return fmt.Errorf("agbox-init cannot look into the sandbox: %s", result.ErrorMessage)
 	case result.ExitCode == 2:
-		return files.Refuse(files.ErrRefused, "the sandbox's agbox-init is too old for this; create the sandbox anew")
+		return files.Refuse(files.ErrRefused, "agbox-init could not look into the sandbox: it found no room for itself there; see to its limits of processes and memory")
 	case result.ExitCode != 0:
 		return fmt.Errorf("agbox-init was ended inside the sandbox: exit code %d", result.ExitCode)
 	}

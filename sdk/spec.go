@@ -60,7 +60,7 @@ type Spec struct {
 // Limits bound a sandbox or one of its services; 0 is the default.
 type Limits struct {
 	CPULimit    float64 // CPUs, from 0.01; default: no limit
-	MemoryLimit int64   // bytes, from 6 MiB; default: no limit
+	MemoryLimit int64   // bytes, from 16 MiB, a service from 6 MiB; default: no limit
 	PidsLimit   int64   // processes and threads; default: 4096
 	DiskLimit   int64   // bytes of the container's own file system, from 1 MiB; default: no limit
 	ShmSize     int64   // bytes of /dev/shm; default: the engine's

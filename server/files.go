@@ -23,7 +23,7 @@ import (
 // the primary's processes run, and are not frozen.
 type fileRuntime interface {
 	UploadFiles(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error)
-	DownloadFiles(ctx context.Context, sandboxID, path string) (io.ReadCloser, error)
+	DownloadFiles(ctx context.Context, sandboxID, path string, running bool) (io.ReadCloser, error)
 	StatFile(ctx context.Context, sandboxID, path string, running bool) (*agboxv1.FileInfo, error)
 	ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, list *files.List) error
 	RemoveFile(ctx context.Context, sandboxID, path string, recursive bool) error
@@ -281,7 +281,7 @@ func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.Se
 	defer stop(nil)
 	stalled := time.AfterFunc(stallTime, func() { stop(errStalled) })
 	defer stalled.Stop()
-	from, err := s.runtime.DownloadFiles(ctx, req.SandboxId, access.path)
+	from, err := s.runtime.DownloadFiles(ctx, req.SandboxId, access.path, access.running())
 	if err != nil {
 		return s.failTransfer(ctx, err, req.SandboxId)
 	}

@@ -13,9 +13,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -661,3 +663,40 @@ func (r signalReader) Read([]byte) (int, error) { close(r.reached); return 0, io
 type blockedReader struct{ ctx context.Context }
 
 func (r blockedReader) Read([]byte) (int, error) { <-r.ctx.Done(); return 0, context.Cause(r.ctx) }
+
+// A file that somebody holds, so that whoever opens it waits, ends a download of it, and holds up nothing else.
+func TestDownloadOfHeldFile(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a": "first", "held": "mine", "z": "last"} {
+		if err := os.WriteFile(path.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(syscall.Mkfifo(path.Join(dir, "fifo"), 0o640), os.Link(path.Join(dir, "a"), path.Join(dir, "b")), os.Symlink("a", path.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	id := d.Create(&agboxv1.CreateSpec{Mounts: []*agboxv1.MountSpec{{Source: dir, Target: "/in"}}})
+	got := download(t, d, id, "/in")
+	if len(got) != 7 || got["in/held"].content != "mine" || got["in/b"].Linkname != "in/a" || got["in/fifo"].Typeflag != tar.TypeFifo || got["in/link"].Linkname != "a" {
+		t.Errorf("the tree is %v", got)
+	}
+	held, err := os.Open(path.Join(dir, "held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if _, err := unix.FcntlInt(held.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := d.DownloadFiles(t.Context(), &agboxv1.DownloadFilesRequest{SandboxId: id, Path: "/in"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	_, err = io.Copy(io.Discard, stream)
+	refused(t, err, codes.FailedPrecondition, "FILE_REFUSED", "path", `"/in/held" is held by a process`)
+	works(t, d, id)
+	stop(t, d, id)
+}

@@ -80,7 +80,7 @@ var badSpecs = []badSpec{
 	{"pull policy", `pull_policy: "Always"`, "PULL_POLICY_INVALID", "pull_policy", `"Always" is none of missing, always, never; use one of them, or leave it out for missing`},
 
 	{"CPUs", `cpu_limit: -1`, "CPU_LIMIT_INVALID", "cpu_limit", "-1 CPUs cannot be a limit; use 0.01 to 8192, or 0 for no limit"},
-	{"memory", `memory_limit: 1000`, "MEMORY_LIMIT_INVALID", "memory_limit", "1000 bytes are too few; use at least 6291456, or 0 for no limit"},
+	{"memory", `memory_limit: 1000`, "MEMORY_LIMIT_INVALID", "memory_limit", "1000 bytes are too few; use at least 16777216, or 0 for no limit"},
 	{"processes", `pids_limit: 4194305`, "PIDS_LIMIT_INVALID", "pids_limit", "4194305 processes are more than 4194304; use fewer, or 0 for 4096"},
 	{"disk", `disk_limit: 1000`, "DISK_LIMIT_INVALID", "disk_limit", "1000 bytes are too few; use at least 1048576, or 0 for no limit"},
 	{"shared memory", `shm_size: -1`, "SHM_SIZE_INVALID", "shm_size", "-1 bytes are too few; use at least 1, or 0 for the engine's default"},

@@ -72,7 +72,7 @@ func (r *Runtime) file(sandboxID, p string) (treeFile, error) {
 }
 
 // DownloadFiles returns one file.
-func (r *Runtime) DownloadFiles(_ context.Context, sandboxID, p string) (io.ReadCloser, error) {
+func (r *Runtime) DownloadFiles(_ context.Context, sandboxID, p string, _ bool) (io.ReadCloser, error) {
 	file, err := r.file(sandboxID, p)
 	if err != nil {
 		return nil, err

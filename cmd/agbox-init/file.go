@@ -16,6 +16,7 @@ import (
 //
 //	agbox-init file stat PATH
 //	agbox-init file list PATH LIMIT [-r]
+//	agbox-init file read PATH WITHOUT...
 //	agbox-init file remove PATH [-r]
 //	agbox-init file watch PATH [-r]
 //
@@ -45,6 +46,9 @@ func fileMode(args []string) {
 		if problem = l.top(path); l.cut {
 			last = record.More
 		}
+	case "read":
+		c := carrier{output: &o, skip: args[2:]}
+		problem = c.carry(path)
 	case "remove":
 		problem = remove(path, recursive)
 	case "watch":
@@ -91,6 +95,14 @@ func (o *output) add(fields ...string) {
 	}
 }
 
+// data adds bytes of a file.
+func (o *output) data(b []byte) {
+	o.buf = record.AppendData(o.buf, b)
+	if len(o.buf) >= outputChunk {
+		o.flush()
+	}
+}
+
 func (o *output) flush() {
 	for len(o.buf) > 0 {
 		n, err := syscall.Write(o.fd, o.buf)
@@ -100,9 +112,8 @@ func (o *output) flush() {
 		if err != nil {
 			os.Exit(0)
 		}
-		o.buf = o.buf[n:]
+		o.buf = o.buf[:copy(o.buf, o.buf[n:])]
 	}
-	o.buf = nil
 }
 
 // fault is what goes into a Failed record.

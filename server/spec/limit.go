@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 const (
@@ -14,6 +16,11 @@ const (
 	mostCPU = 8192
 	// Below this the engine refuses to start a container.
 	leastMemory = 6 << 20
+	// What agbox-init, its look at files and a small command were seen to work in, through commands that take all there is, and some
+	// room: 12 MiB did on a machine where 8 did not.
+	leastPrimaryMemory = 16 << 20
+	// agbox-init has some 15 threads, its look at files and, where the engine carries everything, its relay some 5 and 10 more.
+	leastPrimaryPids = 48
 	// The kernel's own limit of process ids (PID_MAX_LIMIT).
 	mostPids = 4 << 20
 	// A file system quota below this holds nothing.
@@ -25,13 +32,17 @@ func validateLimits(field string, c container) error {
 	if cpu != 0 && !(cpu >= leastCPU && cpu <= mostCPU) { // NaN is neither
 		return refuse(ReasonCPULimitInvalid, field+".cpu_limit", "%v CPUs cannot be a limit; use %v to %d, or 0 for no limit", cpu, leastCPU, mostCPU)
 	}
+	memory, pids := int64(leastMemory), int64(1)
+	if _, primary := c.(*agboxv1.CreateSpec); primary {
+		memory, pids = leastPrimaryMemory, leastPrimaryPids
+	}
 	for _, l := range []struct {
 		reason, name, unit string
 		value, least, most int64
 		zero               string
 	}{
-		{ReasonMemoryLimitInvalid, ".memory_limit", "bytes", c.GetMemoryLimit(), leastMemory, math.MaxInt64, "no limit"},
-		{ReasonPidsLimitInvalid, ".pids_limit", "processes", c.GetPidsLimit(), 1, mostPids, "4096"},
+		{ReasonMemoryLimitInvalid, ".memory_limit", "bytes", c.GetMemoryLimit(), memory, math.MaxInt64, "no limit"},
+		{ReasonPidsLimitInvalid, ".pids_limit", "processes", c.GetPidsLimit(), pids, mostPids, "4096"},
 		{ReasonDiskLimitInvalid, ".disk_limit", "bytes", c.GetDiskLimit(), leastDisk, math.MaxInt64, "no limit"},
 		{ReasonShmSizeInvalid, ".shm_size", "bytes", c.GetShmSize(), 1, math.MaxInt64, "the engine's default"},
 	} {

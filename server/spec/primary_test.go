@@ -25,6 +25,16 @@ func (m *machine) add(s *agboxv1.CreateSpec, text string) {
 	proto.Merge(s, more)
 }
 
+// A primary needs more than a service: agbox-init is in it.
+func TestLeastLimits(t *testing.T) {
+	checkRefusals(t, []refusal{
+		wrong("memory", `memory_limit: 16777215`, spec.ReasonMemoryLimitInvalid, "memory_limit", "use at least 16777216"),
+		wrong("memory of a service", `required_services {name: "s" image: "x" memory_limit: 6291455}`,
+			spec.ReasonMemoryLimitInvalid, "required_services[1].memory_limit", "use at least 6291456"),
+		wrong("processes", `pids_limit: 47`, spec.ReasonPidsLimitInvalid, "pids_limit", "47 processes are too few; use at least 48"),
+	})
+}
+
 // In a primary and in a service, the same mistakes are refused in the same way.
 func TestContainerRefusals(t *testing.T) {
 	mistakes := []struct{ name, text, reason, field, part string }{
@@ -43,7 +53,7 @@ func TestContainerRefusals(t *testing.T) {
 		{"many CPUs", `cpu_limit: 8193`, spec.ReasonCPULimitInvalid, "cpu_limit", "8192"},
 		{"no number of CPUs", `cpu_limit: nan`, spec.ReasonCPULimitInvalid, "cpu_limit", "NaN"},
 		{"endless CPUs", `cpu_limit: inf`, spec.ReasonCPULimitInvalid, "cpu_limit", "+Inf"},
-		{"little memory", `memory_limit: 6291455`, spec.ReasonMemoryLimitInvalid, "memory_limit", "at least 6291456"},
+		{"little memory", `memory_limit: 6291455`, spec.ReasonMemoryLimitInvalid, "memory_limit", "use at least"},
 		{"negative memory", `memory_limit: -1`, spec.ReasonMemoryLimitInvalid, "memory_limit", "-1 bytes"},
 		{"negative pids", `pids_limit: -1`, spec.ReasonPidsLimitInvalid, "pids_limit", "0 for 4096"},
 		{"many pids", `pids_limit: 4194305`, spec.ReasonPidsLimitInvalid, "pids_limit", "4194304"},
@@ -177,11 +187,11 @@ func numbers(n int) string {
 func TestOneForm(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"one form already", `
-			command: "serve" command: "" user: "1000:1000" working_dir: "/srv" on_command_end: "keep" cpu_limit: 0.01 memory_limit: 6291456
+			command: "serve" command: "" user: "1000:1000" working_dir: "/srv" on_command_end: "keep" cpu_limit: 0.01 memory_limit: 16777216
 			pids_limit: 4194304 disk_limit: 1048576 gpus: "all" shm_size: 1 pull_policy: "never"
 			hostname: "a-1.b" allow_new_privileges: true network {mode: "none"}`, ""},
 		{"defaults by name", `command: "x" on_idle: "stop" on_expiry: "delete" on_command_end: "fail" pull_policy: "missing" network {mode: "internet"}`, ""},
-		{"limits at their ends", `cpu_limit: 8192 pids_limit: 1 gpus: "2147483647" hostname: "` + strings.Repeat("a", 32) + "." + strings.Repeat("b", 31) + `"`, ""},
+		{"limits at their ends", `cpu_limit: 8192 pids_limit: 48 gpus: "2147483647" hostname: "` + strings.Repeat("a", 32) + "." + strings.Repeat("b", 31) + `"`, ""},
 		{"devices", `gpus: "GPU-8f1e,1"`, ""},
 		{"a user by name", `user: "www-data:adm"`, ""},
 		{"a user of a directory service", `user: "_apt.x@corp$"`, ""},

@@ -33,11 +33,11 @@ func TestFromSnapshot(t *testing.T) {
 		Copies:       []*agboxv1.CopySpec{{Source: "/gone/meanwhile", Target: "/copied"}},
 		Ports:        []*agboxv1.PortSpec{{ContainerPort: 80, HostPort: 8080, HostIp: "127.0.0.1", Protocol: "tcp"}},
 		Lease:        &agboxv1.LeaseSpec{Grace: durationpb.New(time.Second)}, Lazy: true,
-		PidsLimit: 9, IdleTtl: durationpb.New(time.Hour),
+		PidsLimit: 90, IdleTtl: durationpb.New(time.Hour),
 	}
 	before := proto.CloneOf(accepted)
 	base := FromSnapshot(accepted, "agbox-snapshot:x")
-	got, err := ResolveOn(base, &agboxv1.CreateSandboxRequest{ConfigYaml: []byte("{pids_limit: 10, envs: {B: 3}, image: 'agbox-snapshot:x', pull_policy: always}"),
+	got, err := ResolveOn(base, &agboxv1.CreateSandboxRequest{ConfigYaml: []byte("{pids_limit: 100, envs: {B: 3}, image: 'agbox-snapshot:x', pull_policy: always}"),
 		CreateSpec: &agboxv1.CreateSpec{Envs: map[string]string{"C": "4"}}}, Host{Places: hostpath.Places{Home: home}})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestFromSnapshot(t *testing.T) {
 		Image: "agbox-snapshot:x", PullPolicy: "never", Envs: map[string]string{"A": "1", "B": "3", "C": "4"}, Labels: map[string]string{"team": "a"},
 		Mounts: []*agboxv1.MountSpec{shared}, BuiltinTools: []string{"npm"},
 		Ports:     []*agboxv1.PortSpec{{ContainerPort: 80, HostIp: "127.0.0.1", Protocol: "tcp"}},
-		PidsLimit: 10, IdleTtl: durationpb.New(time.Hour),
+		PidsLimit: 100, IdleTtl: durationpb.New(time.Hour),
 	}
 	if !proto.Equal(got.Spec, want) {
 		t.Errorf("got  %v\nwant %v", got.Spec, want)

@@ -1,0 +1,91 @@
+package dockerrt
+
+import (
+	"archive/tar"
+	"context"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/agbox-dev/agbox/dockerrt/files"
+)
+
+// DownloadFiles returns a file or directory of the sandbox's primary as a tar stream, whose names begin with the last part
+// of p; a link is one in the stream, too. The stream ends with ctx; Close must follow.
+//
+// With running, agbox-init reads the files: as the engine opens one it waits for whoever in the sandbox holds a lease on it, 45 s for each,
+// and does nothing else for that container meanwhile, not even a stop.
+func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string, running bool) (io.ReadCloser, error) {
+	box, err := d.filesOf(ctx, sandboxID)
+	if err == nil {
+		err = box.onDisk(ctx, p)
+	}
+	if err != nil {
+		return nil, reached(err)
+	}
+	if running {
+		return d.carry(ctx, sandboxID, p, box.inMemory())
+	}
+	stream, _, err := d.api.CopyFromContainer(ctx, box.ID, p)
+	if err != nil {
+		return nil, reached(engineRefusal(p, err))
+	}
+	return engineStream{stream}, nil
+}
+
+// inMemory are the directories whose content only the sandbox's processes see. The engine shows them empty.
+func (b box) inMemory() []string {
+	return slices.AppendSeq([]string{"/dev", "/proc", "/sys"}, maps.Keys(b.HostConfig.Tmpfs))
+}
+
+// carried is a tree that agbox-init tells of.
+type carriedTree struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (c carriedTree) Close() error {
+	c.cancel()
+	err := c.PipeReader.Close()
+	<-c.done
+	return err
+}
+
+// carry returns once there is something to read, or why there is not.
+func (d *Docker) carry(ctx context.Context, sandboxID, p string, without []string) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	from, to := io.Pipe()
+	tree := carriedTree{from, cancel, make(chan struct{})}
+	begun := make(chan error, 1)
+	go func() {
+		defer close(tree.done)
+		out := tar.NewWriter(to)
+		_, err := d.inside(ctx, sandboxID, func(fields []string) error {
+			select {
+			case begun <- nil:
+			default:
+			}
+			return files.Carry(out, fields)
+		}, append([]string{"read", p}, without...)...)
+		if err == nil {
+			err = out.Close()
+		}
+		select {
+		case begun <- err:
+		default:
+		}
+		to.CloseWithError(err) // io.EOF for nil
+	}()
+	select {
+	case err := <-begun:
+		if err != nil {
+			tree.Close()
+			return nil, err
+		}
+		return tree, nil
+	case <-ctx.Done():
+		tree.Close()
+		return nil, ctx.Err()
+	}
+}
