@@ -9,9 +9,6 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// backupChunk is how much of a backup one message holds, in bytes.
-const backupChunk = 256 << 10
-
 // Backup sends a copy that was made before the first byte goes out: a slow client holds up nobody.
 func (s *Server) Backup(_ *agboxv1.BackupRequest, stream grpc.ServerStreamingServer[agboxv1.BackupChunk]) error {
 	spool, err := s.db.Spool()
@@ -20,7 +17,7 @@ func (s *Server) Backup(_ *agboxv1.BackupRequest, stream grpc.ServerStreamingSer
 	}
 	defer spool.Close()
 	for {
-		chunk := make([]byte, backupChunk)
+		chunk := make([]byte, maxLogChunk)
 		n, err := spool.Read(chunk)
 		if errors.Is(err, io.EOF) {
 			return nil

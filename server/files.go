@@ -267,9 +267,6 @@ func (in *incoming) end() error {
 	return in.failed
 }
 
-// maxFileChunk is how many bytes of a tar stream one message holds at most; a client that does not read holds two of them.
-const maxFileChunk = 64 << 10
-
 func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]) error {
 	access, err := s.files(stream.Context(), req.SandboxId, req.Path, false)
 	if err != nil {
@@ -286,7 +283,7 @@ func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.Se
 		return s.failTransfer(ctx, err, req.SandboxId)
 	}
 	defer from.Close()
-	buffer := make([]byte, maxFileChunk)
+	buffer := make([]byte, maxLogChunk)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {

@@ -11,8 +11,10 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// maxLogChunk is how many bytes of a log one message holds at most; a client that does not read holds two of them.
-const maxLogChunk = 64 << 10
+// maxLogChunk is how many bytes of a log, or of files, one message holds at most. With what is said of it the message fits
+// into one frame of HTTP/2 (16 KiB), and into a buffer of gRPC's pool: the next larger ones have 32 KiB and 1 MiB. A client
+// that does not read holds about seven: the 64 KiB that gRPC takes of a stream in advance, and what was about to follow.
+const maxLogChunk = 16<<10 - 128
 
 // tail is one client's way through one file that grows.
 type tail struct {

@@ -80,6 +80,10 @@ const (
 	maxStreams = 2048
 	// maxHeaders bounds the metadata of a call, in bytes.
 	maxHeaders = 64 << 10
+	// streamWindow and connectionWindow are how many bytes a client may send in advance. Fixed ones do not grow to 16 MiB for
+	// an input that its command does not read.
+	streamWindow     = 64 << 10
+	connectionWindow = 1 << 20
 	// maxRequest is the size of a request in bytes, gRPC's own default. From twice that on gRPC refuses it unread.
 	maxRequest = 4 << 20
 )
@@ -96,6 +100,7 @@ type Server struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	closing chan struct{}
+	carried carried
 	// notices serves all who follow output.
 	notices execlog.Notices
 	// receivers read what clients send, and end with their streams.
@@ -116,9 +121,10 @@ func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, 
 		log.Warn("output is followed by looking at its files again and again, which is slower", slog.Any("error", err))
 	}
 	s.grpc = grpc.NewServer(
-		grpc.ChainUnaryInterceptor(limitUnary, s.recoverUnary), grpc.ChainStreamInterceptor(limitStream, s.recoverStream),
+		grpc.ChainUnaryInterceptor(limitUnary, s.recoverUnary), grpc.ChainStreamInterceptor(s.limitStream, s.recoverStream),
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(2*maxRequest),
+		grpc.StatsHandler(&s.carried), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silentTime, Timeout: handshakeTime}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval, PermitWithoutStream: true}),
 	)
@@ -176,10 +182,6 @@ func limitUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc
 	}
 	response, err := next(ctx, req)
 	return response, shortened(err)
-}
-
-func limitStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	return shortened(next(srv, stream))
 }
 
 const reasonTooLarge = "REQUEST_TOO_LARGE"

@@ -29,6 +29,8 @@ type Runtime struct {
 	Conflicts func()
 	// NoCopyOnWrite is why no sandbox can have copy-on-write mounts; nil: they can.
 	NoCopyOnWrite error
+	// Logs is the directory that output lies in; "": there is none.
+	Logs string
 	// Orphans are reported as objects in the runtime.
 	Orphans map[string]bool
 	// Described are sandboxes that the runtime can describe, Histories those with files, and Execs the execs of each sandbox
@@ -374,6 +376,6 @@ func (r *Runtime) ExecRecorded(_, execID string) {
 }
 
 func (r *Runtime) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
-	path := fmt.Sprintf("/logs/%s/%s", sandboxID, execID)
+	path := fmt.Sprintf("%s/logs/%s/%s", r.Logs, sandboxID, execID)
 	return path + ".stdout.log", path + ".stderr.log"
 }

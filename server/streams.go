@@ -1,0 +1,97 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Limits on calls that carry output or files. One whose client does not read holds about 145 KB of the daemon's memory for as
+// long as the client stays.
+const (
+	// maxCarried are those of one connection, for one program that follows all of its commands.
+	maxCarried = 512
+	// maxCarriedInAll keeps what all clients together hold by not reading below 100 MB.
+	maxCarriedInAll = 640
+)
+
+const reasonTooManyStreams = "TOO_MANY_STREAMS"
+
+// carried counts the calls that carry output or files, by connection. As a stats.Handler it tells the connections apart.
+type carried struct {
+	mu  sync.Mutex
+	all int
+}
+
+// connection is one client's; its count is guarded by carried.mu.
+type connection struct{ count int }
+
+type connectionKey struct{}
+
+var _ stats.Handler = (*carried)(nil)
+
+func (f *carried) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	return context.WithValue(ctx, connectionKey{}, &connection{})
+}
+
+func (f *carried) HandleConn(context.Context, stats.ConnStats) {}
+
+func (f *carried) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+func (f *carried) HandleRPC(context.Context, stats.RPCStats) {}
+
+// begin counts a call, and refuses one too many; end must follow where it is nil.
+func (f *carried) begin(ctx context.Context) (end func(), err error) {
+	conn, _ := ctx.Value(connectionKey{}).(*connection)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case conn == nil: // not over a connection of ours
+		return func() {}, nil
+	case conn.count >= maxCarried:
+		return nil, tooMany("this connection has", maxCarried)
+	case f.all >= maxCarriedInAll:
+		return nil, tooMany("all clients together have", maxCarriedInAll)
+	}
+	conn.count++
+	f.all++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		conn.count--
+		f.all--
+	}, nil
+}
+
+func tooMany(who string, most int) error {
+	return newStatus(codes.ResourceExhausted, reasonTooManyStreams, fmt.Sprintf(
+		"%s %d calls under way that carry output or files: end some, or read the output from its files", who, most), nil)
+}
+
+// carrying are the calls that carry output or files. Those that carry events hold no more than gRPC's own 64 KiB each, and are
+// bounded by the connection's calls.
+var carrying = map[string]bool{
+	agboxv1.SandboxService_ReadExecLog_FullMethodName:    true,
+	agboxv1.SandboxService_ReadSandboxLog_FullMethodName: true,
+	agboxv1.SandboxService_AttachExec_FullMethodName:     true,
+	agboxv1.SandboxService_DownloadFiles_FullMethodName:  true,
+	agboxv1.SandboxService_UploadFiles_FullMethodName:    true,
+	agboxv1.SandboxService_Backup_FullMethodName:         true,
+}
+
+func (s *Server) limitStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if carrying[info.FullMethod] {
+		end, err := s.carried.begin(stream.Context())
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	return shortened(next(srv, stream))
+}
