@@ -174,10 +174,3 @@ func longLog(t *testing.T, d *servertest.Daemon, id string, events int) uint64 {
 	}
 	return newest
 }
-
-func heap() uint64 {
-	runtime.GC()
-	var stats runtime.MemStats
-	runtime.ReadMemStats(&stats)
-	return stats.HeapAlloc + stats.StackInuse
-}

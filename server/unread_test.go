@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -15,6 +16,14 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 )
+
+// heap is what this process holds by the collector's count, in bytes.
+func heap() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc + stats.StackInuse
+}
 
 // TestFollowersThatNeverRead: each costs the daemon no more than what gRPC takes of it in advance and a chunk, one connection and
 // all together have only so many, and the place of one that leaves is free again.
