@@ -64,7 +64,7 @@ func (s *Server) SandboxChanges(req *agboxv1.SandboxChangesRequest, stream grpc.
 
 func (s *Server) DownloadChanges(req *agboxv1.DownloadChangesRequest, stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]) error {
 	err := s.changes(stream.Context(), req.SandboxId, "target", []string{req.Target}, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
-		out := bufio.NewWriterSize(chunks{stream}, maxFileChunk)
+		out := bufio.NewWriterSize(chunks{stream}, maxLogChunk)
 		if err := s.runtime.ChangesTar(ctx, req.SandboxId, index, m.Source, out); err != nil {
 			return err
 		}
@@ -73,13 +73,13 @@ func (s *Server) DownloadChanges(req *agboxv1.DownloadChangesRequest, stream grp
 	return s.failChanges(err, req.SandboxId)
 }
 
-// chunks sends what is written, in messages of maxFileChunk at most.
+// chunks sends what is written, in messages of maxLogChunk at most.
 type chunks struct {
 	stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]
 }
 
 func (c chunks) Write(p []byte) (int, error) {
-	for part := range slices.Chunk(p, maxFileChunk) {
+	for part := range slices.Chunk(p, maxLogChunk) {
 		if err := c.stream.Send(&agboxv1.DownloadFilesChunk{Data: part}); err != nil {
 			return 0, err
 		}

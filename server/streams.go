@@ -77,12 +77,13 @@ func tooMany(who string, most int) error {
 // carrying are the calls that carry output or files. Those that carry events hold no more than gRPC's own 64 KiB each, and are
 // bounded by the connection's calls.
 var carrying = map[string]bool{
-	agboxv1.SandboxService_ReadExecLog_FullMethodName:    true,
-	agboxv1.SandboxService_ReadSandboxLog_FullMethodName: true,
-	agboxv1.SandboxService_AttachExec_FullMethodName:     true,
-	agboxv1.SandboxService_DownloadFiles_FullMethodName:  true,
-	agboxv1.SandboxService_UploadFiles_FullMethodName:    true,
-	agboxv1.SandboxService_Backup_FullMethodName:         true,
+	agboxv1.SandboxService_ReadExecLog_FullMethodName:     true,
+	agboxv1.SandboxService_ReadSandboxLog_FullMethodName:  true,
+	agboxv1.SandboxService_AttachExec_FullMethodName:      true,
+	agboxv1.SandboxService_DownloadFiles_FullMethodName:   true,
+	agboxv1.SandboxService_UploadFiles_FullMethodName:     true,
+	agboxv1.SandboxService_DownloadChanges_FullMethodName: true,
+	agboxv1.SandboxService_Backup_FullMethodName:          true,
 }
 
 func (s *Server) limitStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
