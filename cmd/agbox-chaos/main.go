@@ -15,9 +15,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -72,21 +75,29 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	if config.Dir, err = os.MkdirTemp("", "agbox-chaos"); err != nil {
 		return err
 	}
+	began := time.Now()
+	fmt.Fprintf(out, "seed %d: everything lies in %s\n", config.Seed, config.Dir)
 	result, err := chaos.Run(ctx, config)
 	if err == nil {
 		err = os.RemoveAll(config.Dir)
 	} else {
 		err = fmt.Errorf("%w; see %s", err, config.Dir)
 	}
-	return errors.Join(report(out, config, result), err)
+	return errors.Join(report(out, config, result, time.Since(began)), err)
 }
 
-func report(out io.Writer, config chaos.Config, result chaos.Result) error {
+func report(out io.Writer, config chaos.Config, result chaos.Result, took time.Duration) error {
 	if result.Report == nil {
 		return nil
 	}
 	fmt.Fprintf(out, "seed %d: agboxd killed %d times, containers %d times, dockerd %d times; actors panicked %d times\n",
 		config.Seed, result.Kills, result.PrimaryKills, result.EngineKills, result.Panics)
+	fmt.Fprintf(out, "%s, %.1f kills a minute\n", took.Round(time.Second), float64(result.Kills)/took.Minutes())
+	var served []string
+	for _, what := range slices.Sorted(maps.Keys(result.Served)) {
+		served = append(served, fmt.Sprintf("%s %d", what, result.Served[what]))
+	}
+	fmt.Fprintf(out, "accepted: %s\n", strings.Join(served, ", "))
 	for name, count := range result.Faults {
 		fmt.Fprintf(out, "engine fault %q: %d times\n", name, count)
 	}

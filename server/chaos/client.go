@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
@@ -25,6 +26,9 @@ type client struct {
 	execs  int
 	// haste is the part of steps that come in the middle of what is under way: then the sandbox is deleted.
 	haste float64
+	// files are the names of those that the daemon has put into its sandbox; kept is its snapshot, nil when it has none.
+	files []string
+	kept  *kept
 	// box is its sandbox, nil when it has none. Others may look at it.
 	box atomic.Pointer[follower]
 }
@@ -69,14 +73,32 @@ func (c *client) step(ctx context.Context) {
 		c.operate(ctx, box, checker.Delete)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_STOPPED && dice < 0.7:
 		c.operate(ctx, box, checker.Resume)
-	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.75:
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_STOPPED && dice < 0.8:
+		c.compare(ctx, box)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_PAUSED && dice < 0.9:
+		c.operate(ctx, box, checker.Unpause)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.48:
 		c.exec(ctx, box)
-	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.82:
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.56:
+		c.attach(ctx, box)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.63:
+		c.upload(ctx, box)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.68:
+		c.compare(ctx, box)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.74:
 		c.cancel(ctx, box, v)
-	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.87:
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.78:
 		c.look(ctx, box, v)
-	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.95:
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.82 && len(v.running) == 0: // what is frozen does not end
+		c.operate(ctx, box, checker.Pause)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.85:
+		c.keep(ctx, box)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.87:
+		c.fork(ctx, box)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.91:
 		c.operate(ctx, box, checker.Stop)
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.95:
+		c.operate(ctx, box, checker.Drain)
 	default:
 		c.operate(ctx, box, checker.Delete)
 	}
@@ -97,6 +119,9 @@ func (c *client) ask(ctx context.Context, what string, send func(context.Context
 		err := send(call)
 		cancel()
 		if !transient(err) || ctx.Err() != nil {
+			if err == nil {
+				c.world.served(what)
+			}
 			c.complain(what, err)
 			return err
 		}
@@ -128,23 +153,42 @@ func (c *client) complain(what string, err error) {
 func (c *client) create(ctx context.Context) {
 	c.made++
 	id := fmt.Sprintf("%s-%d-%d", c.world.prefix, c.n, c.made)
+	request := &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{}}
+	leased := c.random.Float64() < 0.15
+	if leased {
+		request.CreateSpec.Lease = &agboxv1.LeaseSpec{Grace: durationpb.New(leaseGrace)}
+	}
+	c.files = nil
+	if c.kept != nil && c.random.Float64() < 0.5 {
+		request.SnapshotId, c.files = c.kept.id, slices.Clone(c.kept.files)
+	} else {
+		request.CreateSpec.Image = c.world.image
+	}
+	if !c.begin(ctx, id, func(ctx context.Context) error {
+		_, err := c.world.client.CreateSandbox(ctx, request)
+		return err
+	}) {
+		return
+	}
+	box := c.world.follow(ctx, id)
+	if leased {
+		c.world.hold(ctx, box)
+	}
+	c.box.Store(box)
+}
+
+// begin asks for a new sandbox and reports whether there is one then.
+func (c *client) begin(ctx context.Context, id string, send func(context.Context) error) bool {
 	tries := 0
 	err := c.ask(ctx, "create "+id, func(ctx context.Context) error {
 		tries++
 		c.world.record.Ask(id, checker.Create)
-		_, err := c.world.client.CreateSandbox(ctx, &agboxv1.CreateSandboxRequest{
-			SandboxId: id, CreateSpec: &agboxv1.CreateSpec{Image: c.world.image},
-		})
-		return err
+		return send(ctx)
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		c.world.record.Accepted(id, checker.Create)
-	case errors.Is(err, raw.ErrSandboxIDAlreadyExists) && tries > 1:
-	default:
-		return
 	}
-	c.box.Store(c.world.follow(ctx, id))
+	return err == nil || errors.Is(err, raw.ErrSandboxIDAlreadyExists) && tries > 1
 }
 
 func (c *client) operate(ctx context.Context, box *follower, op checker.Operation) {
@@ -158,6 +202,12 @@ func (c *client) operate(ctx context.Context, box *follower, op checker.Operatio
 			_, err = c.world.client.ResumeSandbox(ctx, &agboxv1.ResumeSandboxRequest{SandboxId: id})
 		case checker.Delete:
 			_, err = c.world.client.DeleteSandbox(ctx, &agboxv1.DeleteSandboxRequest{SandboxId: id})
+		case checker.Pause:
+			_, err = c.world.client.PauseSandbox(ctx, &agboxv1.PauseSandboxRequest{SandboxId: id})
+		case checker.Unpause:
+			_, err = c.world.client.UnpauseSandbox(ctx, &agboxv1.UnpauseSandboxRequest{SandboxId: id})
+		case checker.Drain:
+			_, err = c.world.client.DrainSandbox(ctx, &agboxv1.DrainSandboxRequest{SandboxId: id})
 		}
 		return err
 	})

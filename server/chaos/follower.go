@@ -82,9 +82,10 @@ func (f *follower) apply(event *agboxv1.SandboxEvent) {
 	case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
 		delete(f.view.running, event.GetExec().GetExecId())
 		f.view.ended[event.GetExec().GetExecId()] = true
-	case agboxv1.EventType_SANDBOX_ACCEPTED, agboxv1.EventType_SANDBOX_STOP_REQUESTED, agboxv1.EventType_SANDBOX_DELETE_REQUESTED:
+	case agboxv1.EventType_SANDBOX_ACCEPTED, agboxv1.EventType_SANDBOX_STOP_REQUESTED, agboxv1.EventType_SANDBOX_DELETE_REQUESTED,
+		agboxv1.EventType_SANDBOX_PAUSE_REQUESTED, agboxv1.EventType_SANDBOX_UNPAUSE_REQUESTED, agboxv1.EventType_SANDBOX_DRAIN_REQUESTED:
 		f.view.busy = true
-	case agboxv1.EventType_SANDBOX_READY, agboxv1.EventType_SANDBOX_STOPPED, agboxv1.EventType_SANDBOX_FAILED, agboxv1.EventType_SANDBOX_DELETED:
+	case agboxv1.EventType_SANDBOX_READY, agboxv1.EventType_SANDBOX_PAUSED, agboxv1.EventType_SANDBOX_UNPAUSED, agboxv1.EventType_SANDBOX_STOPPED, agboxv1.EventType_SANDBOX_FAILED, agboxv1.EventType_SANDBOX_DELETED:
 		f.view.busy = false
 	}
 	close(f.changed)

@@ -184,9 +184,31 @@ func (w *world) finish(ctx context.Context) error {
 	if err := w.look(ctx); err != nil {
 		return err
 	}
-	stopping, cancel := context.WithTimeout(ctx, 10*time.Second)
+	if err := w.removeSnapshots(ctx); err != nil {
+		return err
+	}
+	for range 2 { // what the engine had finished too late for one daemon, the next removes
+		if err := w.look(ctx); err != nil {
+			return err
+		}
+		if err := w.stop(ctx); err != nil {
+			return err
+		}
+		if err := w.start(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.look(ctx); err != nil {
+		return err
+	}
+	return w.stop(ctx)
+}
+
+// stop ends the daemon as a signal does, and looks into the log that it left.
+func (w *world) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := w.daemon.Stop(stopping); err != nil {
+	if err := w.daemon.Stop(ctx); err != nil {
 		w.checker.Report().Add(checker.Stuck, "agboxd", "on SIGTERM: "+err.Error())
 	}
 	return w.checker.Log(w.daemon.Database())

@@ -8,15 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	dockerclient "github.com/docker/docker/client"
 
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/server/chaos/checker"
 	"github.com/agbox-dev/agbox/server/chaos/proxy"
@@ -57,6 +60,8 @@ type Result struct {
 	*checker.Report
 	Kills, PrimaryKills, EngineKills, Panics int
 	Faults                                   map[string]int
+	// Served counts the requests of clients that were accepted, by what they ask for.
+	Served map[string]int
 }
 
 // world is everything that takes part.
@@ -70,11 +75,23 @@ type world struct {
 	proxy   *proxy.Proxy // nil without faults
 	daemon  *Daemon
 	client  *raw.Client
+	sdk     *sdk.Client // for what it does over the daemon's death: input of commands
 	record  *checker.Record
 	checker *checker.Checker
 	clients []*client
 	work    sync.WaitGroup
 	result  Result
+
+	mu       sync.Mutex
+	accepted map[string]int
+}
+
+// served counts an accepted request by the first word of what it asks for.
+func (w *world) served(what string) {
+	word, _, _ := strings.Cut(what, " ")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.accepted[word]++
 }
 
 // Run goes through the rounds, deletes everything, and ends the daemon. What it found is in the result; an error
@@ -97,6 +114,9 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 		err = w.rounds(ctx)
 	}
 	w.result.Report = w.checker.Report()
+	w.mu.Lock()
+	w.result.Served = maps.Clone(w.accepted)
+	w.mu.Unlock()
 	if w.proxy != nil {
 		w.result.Faults = w.proxy.Faults()
 	}
@@ -109,7 +129,7 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 }
 
 func newWorld(ctx context.Context, config Config) (_ *world, err error) {
-	w := &world{config: config, prefix: fmt.Sprintf("chaos%d-%d", config.Seed, os.Getpid()), record: checker.NewRecord()}
+	w := &world{config: config, prefix: fmt.Sprintf("chaos%d-%d", config.Seed, os.Getpid()), record: checker.NewRecord(), accepted: map[string]int{}}
 	w.random = rand.New(rand.NewPCG(config.Seed, 0))
 	defer func() {
 		if err != nil {
@@ -135,6 +155,9 @@ func newWorld(ctx context.Context, config Config) (_ *world, err error) {
 	if w.client, err = raw.Dial(raw.WithSocket(w.daemon.Socket())); err != nil {
 		return nil, err
 	}
+	if w.sdk, err = sdk.New(sdk.WithSocket(w.daemon.Socket())); err != nil {
+		return nil, err
+	}
 	w.checker = checker.New(w.record, w.client, w.engine, w.daemon.Data())
 	w.daemon.Panics = config.Panics
 	w.checker.Faults = config.Faults || config.Engines > 0
@@ -152,6 +175,9 @@ func (w *world) close() error {
 	}
 	if w.checker != nil {
 		errs = append(errs, w.checker.Sweep(context.Background()))
+	}
+	if w.sdk != nil {
+		errs = append(errs, w.sdk.Close())
 	}
 	if w.client != nil {
 		errs = append(errs, w.client.Close())

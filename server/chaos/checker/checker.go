@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/docker/docker/client"
 
@@ -28,7 +29,14 @@ type Checker struct {
 	// Panics: actors panic on purpose, so a sandbox may be given up.
 	Panics bool
 
+	// MaxEvents is about how many events of a log the daemon was told to keep, 0 for all: an older one that is not there is
+	// no loss. Retention is how long it was told to keep the log of a DELETED sandbox, 0 for ever.
+	MaxEvents uint64
+	Retention time.Duration
+
 	report *Report
+	// unnamed are the images without a name that were found in this life of the daemon, outlived those of the one before.
+	unnamed, outlived map[string]bool
 }
 
 // New returns a checker that has found nothing yet.
@@ -68,7 +76,10 @@ func (c *Checker) Rest(ctx context.Context) error {
 	if err := c.judgeDirectories(known); err != nil {
 		return err
 	}
-	return c.awaitEngine(ctx, known)
+	if err := c.awaitEngine(ctx, known); err != nil {
+		return err
+	}
+	return c.awaitSnapshots(ctx, known)
 }
 
 // follow reads the sandbox's log from the daemon until it is at rest. It returns nil for a sandbox that is not

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
@@ -23,6 +24,7 @@ const (
 	ready    = agboxv1.SandboxState_SANDBOX_STATE_READY
 	failed   = agboxv1.SandboxState_SANDBOX_STATE_FAILED
 	deleting = agboxv1.SandboxState_SANDBOX_STATE_DELETING
+	paused   = agboxv1.SandboxState_SANDBOX_STATE_PAUSED
 	deleted  = agboxv1.SandboxState_SANDBOX_STATE_DELETED
 )
 
@@ -36,6 +38,9 @@ type world struct {
 	stdout string
 	result *initproto.Result
 	faults bool
+
+	maxEvents uint64
+	retention time.Duration
 }
 
 func event(n uint64, kind agboxv1.EventType, state agboxv1.SandboxState) *agboxv1.SandboxEvent {
@@ -71,6 +76,13 @@ func good() *world {
 	return w
 }
 
+// removed deletes the sandbox, which a client is told.
+func (w *world) removed() {
+	w.record.Ask("box", checker.Delete)
+	w.record.Accepted("box", checker.Delete)
+	w.told = append(w.told, event(6, agboxv1.EventType_SANDBOX_DELETE_REQUESTED, deleting), event(7, agboxv1.EventType_SANDBOX_DELETED, deleted))
+}
+
 // check writes the world to disk and returns the kinds of what is wrong with it.
 func (w *world) check(t *testing.T) []checker.Kind {
 	t.Helper()
@@ -93,7 +105,7 @@ func (w *world) check(t *testing.T) []checker.Kind {
 		stream.Add(e)
 	}
 	c := checker.New(w.record, nil, nil, dir)
-	c.Faults = w.faults
+	c.Faults, c.MaxEvents, c.Retention = w.faults, w.maxEvents, w.retention
 	path := filepath.Join(dir, "ids.db")
 	w.write(t, path)
 	for range 2 { // what is found twice is one thing
@@ -184,6 +196,21 @@ func TestLog(t *testing.T) {
 		{"output twice", func(w *world) { w.stdout += w.stdout }, []checker.Kind{checker.WrongOutput}},
 		{"exec lost", func(w *world) { w.log = w.log[:3]; w.told = nil }, []checker.Kind{checker.LostOperation}},
 		{"exec that runs", func(w *world) { w.log, w.told = w.log[:4], w.told[:4] }, nil},
+		{"trimmed", func(w *world) { w.log, w.maxEvents = w.log[2:], 3 }, nil},
+		{"trimmed in the middle of a command", func(w *world) { w.log, w.maxEvents = w.log[4:], 1 }, nil},
+		{"trimmed, and told otherwise", func(w *world) { w.log, w.maxEvents = w.log[2:], 3; w.told[2].EventId = "other" },
+			[]checker.Kind{checker.LostEvent}},
+		{"trimmed too far", func(w *world) { w.log, w.maxEvents = w.log[3:], 3 }, []checker.Kind{checker.LostEvent}},
+		{"trimmed by nobody", func(w *world) { w.log = w.log[2:] }, []checker.Kind{checker.LostEvent}},
+		{"purged", func(w *world) { w.removed(); w.log, w.retention = nil, time.Nanosecond }, nil},
+		{"purged too early", func(w *world) { w.removed(); w.log, w.retention = nil, time.Hour }, []checker.Kind{checker.LostOperation, checker.LostEvent}},
+		{"paused by nobody", func(w *world) {
+			w.log = append(w.log, event(6, agboxv1.EventType_SANDBOX_PAUSE_REQUESTED, ready), event(7, agboxv1.EventType_SANDBOX_PAUSED, paused))
+		}, []checker.Kind{checker.BrokenLog}},
+		{"a pause that was accepted and is lost", func(w *world) {
+			w.record.Ask("box", checker.Pause)
+			w.record.Accepted("box", checker.Pause)
+		}, []checker.Kind{checker.LostOperation}},
 		{"stop lost", func(w *world) { w.record.Ask("box", checker.Stop); w.record.Accepted("box", checker.Stop) },
 			[]checker.Kind{checker.LostOperation}},
 		{"stop asked for and not accepted", func(w *world) { w.record.Ask("box", checker.Stop) }, nil},

@@ -19,6 +19,7 @@ func (c *Checker) Log(path string) error {
 		return fmt.Errorf("%w: %s: %w", ErrUnreadable, path, err)
 	}
 	defer db.Close()
+	c.nextLife()
 	logs := map[string][]*agboxv1.SandboxEvent{}
 	newest := map[string]uint64{}
 	c.Record.mu.Lock()
@@ -44,7 +45,7 @@ func (c *Checker) Log(path string) error {
 	}
 	for id, s := range c.Record.sandboxes {
 		if s.settled {
-			if newest[id] != s.newest {
+			if gone := newest[id] == 0 && c.Retention > 0; newest[id] != s.newest && !gone {
 				c.report.add(BrokenLog, id, "it was DELETED at %d, and its log now ends at %d", s.newest, newest[id])
 			}
 			continue

@@ -11,6 +11,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -140,7 +141,7 @@ func (c *Checker) judgeContainers(ctx context.Context, known map[string]agboxv1.
 			c.report.add(LeakedContainer, name, "its sandbox is %s", label(state, there))
 		case state == ready && c.Optional > 0 && found.Labels[labelService] != "" && found.State == container.StateCreated:
 			// an optional service on its way
-		case state == ready && !running, state == stopped && running:
+		case state == ready && !running, state == stopped && running, state == paused && found.State != container.StatePaused:
 			c.report.add(InconsistentView, name, "its sandbox is %s, it is %s", state, found.State)
 		case running && state == ready && found.Labels[labelService] == "":
 			c.judgeProcesses(ctx, found.ID, name)
@@ -192,5 +193,11 @@ func (c *Checker) Sweep(ctx context.Context) error {
 	for _, found := range networks {
 		errs = append(errs, c.Engine.NetworkRemove(ctx, found.ID))
 	}
+	images, imagesErr := c.images(ctx, instance)
+	for _, found := range images {
+		_, err := c.Engine.ImageRemove(ctx, found.ID, image.RemoveOptions{Force: true})
+		errs = append(errs, err)
+	}
+	errs = append(errs, imagesErr)
 	return errors.Join(append(errs, err)...)
 }

@@ -6,9 +6,10 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// history is a sandbox's whole log and what follows from it.
+// history is a sandbox's log and what follows from it: the whole of it, or what is kept after the oldest events were cut.
 type history struct {
 	id     string
+	cut    uint64
 	events []*agboxv1.SandboxEvent
 	state  agboxv1.SandboxState
 	// busy: an operation was announced whose end is not told yet.
@@ -72,7 +73,12 @@ func newHistory(id string, events []*agboxv1.SandboxEvent, report *Report) *hist
 
 func (h *history) add(event *agboxv1.SandboxEvent, report *Report) {
 	name := event.EventType.String()
-	if want := uint64(len(h.events)) + 1; event.Sequence > want {
+	if len(h.events) == 0 && event.Sequence > 1 {
+		h.cut, h.state = event.Sequence-1, event.SandboxState
+		h.resume(event)
+		return
+	}
+	if want := h.newest() + 1; event.Sequence > want {
 		report.add(Gap, h.id, "the log has %d where %d belongs", event.Sequence, want)
 	} else if event.Sequence < want {
 		report.add(Duplicate, h.id, "the log has %d where %d belongs", event.Sequence, want)
@@ -120,7 +126,7 @@ func (h *history) addExec(event *agboxv1.SandboxEvent, report *Report) {
 		h.running[id] = true
 		return
 	}
-	if !h.running[id] {
+	if !h.running[id] && h.cut == 0 {
 		report.add(BrokenLog, id, "ended at event %d of %s and did not run", event.Sequence, h.id)
 	}
 	delete(h.running, id)
@@ -130,4 +136,24 @@ func (h *history) addExec(event *agboxv1.SandboxEvent, report *Report) {
 // atRest: nothing will be added unless somebody asks for it.
 func (h *history) atRest() bool { return !h.busy && len(h.running) == 0 && h.state != none }
 
-func (h *history) newest() uint64 { return uint64(len(h.events)) }
+func (h *history) newest() uint64 { return h.cut + uint64(len(h.events)) }
+
+// at returns the event with that sequence, nil for one that was cut or is not there yet.
+func (h *history) at(sequence uint64) *agboxv1.SandboxEvent {
+	if sequence <= h.cut || sequence > h.newest() {
+		return nil
+	}
+	return h.events[sequence-h.cut-1]
+}
+
+// resume takes the oldest event that is kept for what was before it.
+func (h *history) resume(event *agboxv1.SandboxEvent) {
+	h.events = append(h.events, event)
+	h.counts[event.EventType]++
+	h.busy = steps[event.EventType].busy
+	if exec := event.GetExec(); exec != nil && event.EventType == agboxv1.EventType_EXEC_STARTED {
+		h.running[exec.ExecId] = true
+	} else if exec != nil {
+		h.ends[exec.ExecId] = event
+	}
+}

@@ -1,6 +1,8 @@
 package checker
 
 import (
+	"time"
+
 	"google.golang.org/protobuf/proto"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -16,6 +18,12 @@ const (
 // judge compares what clients were told of a sandbox with its log. At rest everything that was accepted must
 // have ended, too. The record is locked.
 func (c *Checker) judge(s *sandbox, h *history) {
+	if h.cut > 0 && (c.MaxEvents == 0 || uint64(len(h.events)) < c.MaxEvents) {
+		c.report.add(LostEvent, s.id, "its log begins at %d and has %d events: no log was to be cut so far", h.cut+1, len(h.events))
+	}
+	if len(h.events) == 0 && c.purged(s) {
+		return
+	}
 	for _, stream := range s.streams {
 		c.judgeStream(stream, h)
 	}
@@ -48,10 +56,24 @@ func (c *Checker) judgeStream(stream *Stream, h *history) {
 			c.report.add(LostEvent, h.id, "a client was told event %d, the log ends at %d", told.Sequence, h.newest())
 			return
 		}
-		if !same(told, h.events[told.Sequence-1]) {
-			c.report.add(LostEvent, h.id, "a client was told %v, the log says %v", told, h.events[told.Sequence-1])
+		if logged := h.at(told.Sequence); logged != nil && !same(told, logged) {
+			c.report.add(LostEvent, h.id, "a client was told %v, the log says %v", told, logged)
 		}
 	}
+}
+
+// purged reports whether a sandbox may be forgotten: it was DELETED for longer than the daemon keeps such logs. A client was
+// told of that, which the log can no longer confirm.
+func (c *Checker) purged(s *sandbox) bool {
+	for _, stream := range s.streams {
+		if n := len(stream.events); c.Retention > 0 && n > 0 {
+			last := stream.events[n-1]
+			if last.EventType == agboxv1.EventType_SANDBOX_DELETED && time.Since(last.OccurredAt.AsTime()) >= c.Retention {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func same(told, logged *agboxv1.SandboxEvent) bool {
@@ -64,19 +86,26 @@ func (c *Checker) judgeOperations(s *sandbox, h *history) {
 	accepted := h.counts[agboxv1.EventType_SANDBOX_ACCEPTED]
 	logged := map[Operation]int{
 		Create: min(accepted, 1), Resume: max(accepted-1, 0),
-		Stop:   h.counts[agboxv1.EventType_SANDBOX_STOP_REQUESTED],
-		Delete: h.counts[agboxv1.EventType_SANDBOX_DELETE_REQUESTED],
+		Stop:    h.counts[agboxv1.EventType_SANDBOX_STOP_REQUESTED],
+		Pause:   h.counts[agboxv1.EventType_SANDBOX_PAUSE_REQUESTED],
+		Unpause: h.counts[agboxv1.EventType_SANDBOX_UNPAUSE_REQUESTED],
+		Drain:   h.counts[agboxv1.EventType_SANDBOX_DRAIN_REQUESTED],
+		Delete:  h.counts[agboxv1.EventType_SANDBOX_DELETE_REQUESTED],
 	}
 	for op, count := range logged {
 		told := s.accepted[op]
 		if op == Delete {
 			told = min(told, 1) // accepted again, and nothing more is done
 		}
-		if told > count {
+		if told > count && h.cut == 0 {
 			c.report.add(LostOperation, s.id, "%s was accepted %d times, the log has %d", op, told, count)
 		}
-		if count > s.asked[op] {
-			c.report.add(BrokenLog, s.id, "%s was asked for %d times, the log has %d", op, s.asked[op], count)
+		asked := s.asked[op]
+		if op == Stop {
+			asked += s.asked[Drain] // which ends in one
+		}
+		if count > asked {
+			c.report.add(BrokenLog, s.id, "%s was asked for %d times, the log has %d", op, asked, count)
 		}
 	}
 	if h.atRest() && s.accepted[Delete] > 0 && h.state != deleted && h.state != failed {
@@ -87,13 +116,13 @@ func (c *Checker) judgeOperations(s *sandbox, h *history) {
 func (c *Checker) judgeExec(s *sandbox, id string, exec *exec, h *history) {
 	end := h.ends[id]
 	if end == nil {
-		if exec.accepted && !h.running[id] {
+		if exec.accepted && !h.running[id] && h.cut == 0 {
 			c.report.add(LostOperation, id, "the exec was accepted and the log of %s does not have it", s.id)
 		}
 		return
 	}
 	details := end.GetExec()
-	endedFromOutside := s.asked[Stop] > 0 || s.asked[Delete] > 0
+	endedFromOutside := s.asked[Stop] > 0 || s.asked[Drain] > 0 || s.asked[Delete] > 0
 	switch end.EventType {
 	case agboxv1.EventType_EXEC_FINISHED:
 		if details.ExitCode != exec.want.ExitCode || details.Signal != 0 {

@@ -15,6 +15,10 @@ const (
 	Stop   Operation = "stop"
 	Resume Operation = "resume"
 	Delete Operation = "delete"
+
+	Pause   Operation = "pause"
+	Unpause Operation = "unpause"
+	Drain   Operation = "drain"
 )
 
 // Record is what clients asked for and what they were told, kept by the clients. Something is noted as asked
@@ -23,6 +27,7 @@ const (
 type Record struct {
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
+	snapshots map[string]*snapshot
 }
 
 type sandbox struct {
@@ -60,7 +65,9 @@ func (l Lines) String() string {
 }
 
 // NewRecord returns an empty one.
-func NewRecord() *Record { return &Record{sandboxes: map[string]*sandbox{}} }
+func NewRecord() *Record {
+	return &Record{sandboxes: map[string]*sandbox{}, snapshots: map[string]*snapshot{}}
+}
 
 func (r *Record) sandbox(id string) *sandbox {
 	s := r.sandboxes[id]

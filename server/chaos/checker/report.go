@@ -24,6 +24,9 @@ const (
 	Unexplained      Kind = "sandboxes failed without a cause"
 	Stuck            Kind = "sandboxes that came to no rest"
 	Missing          Kind = "containers or networks missing"
+	LostSnapshot     Kind = "snapshots lost"
+	WrongFile        Kind = "uploaded files lost or changed"
+	LeakedImage      Kind = "images leaked"
 	LeakedContainer  Kind = "containers leaked"
 	LeakedNetwork    Kind = "networks leaked"
 	LeakedDirectory  Kind = "directories leaked"
@@ -35,7 +38,8 @@ const (
 
 // Kinds are all, in the order in which they are printed.
 var Kinds = []Kind{LostExitCode, WrongExitCode, WrongOutput, Gap, Duplicate, LostEvent, LostOperation, BrokenLog,
-	InconsistentView, BadAnswer, Unexplained, Stuck, Missing, LeakedContainer, LeakedNetwork, LeakedDirectory, LeakedSocket, LeakedProcess}
+	InconsistentView, BadAnswer, Unexplained, Stuck, Missing, LostSnapshot, WrongFile, LeakedImage,
+	LeakedContainer, LeakedNetwork, LeakedDirectory, LeakedSocket, LeakedProcess}
 
 // Violation is one thing that is wrong.
 type Violation struct {
