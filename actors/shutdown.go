@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -24,14 +23,9 @@ const (
 	DeleteSandboxes ShutdownPolicy = "delete"
 )
 
-// UnmarshalText accepts the policies above.
-func (p *ShutdownPolicy) UnmarshalText(text []byte) error {
-	switch policy := ShutdownPolicy(text); policy {
-	case KeepSandboxes, StopSandboxes, DeleteSandboxes:
-		*p = policy
-		return nil
-	}
-	return fmt.Errorf("%q is not one of keep, stop, delete", text)
+// Valid reports whether it is one of the policies above.
+func (p ShutdownPolicy) Valid() bool {
+	return p == KeepSandboxes || p == StopSandboxes || p == DeleteSandboxes
 }
 
 // policyTime bounds stopping or deleting everything when the daemon ends. What is not done by then is carried on

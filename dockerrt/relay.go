@@ -33,14 +33,9 @@ const (
 	TransportEngine ExecTransport = "engine"
 )
 
-// UnmarshalText takes what a person may write.
-func (t *ExecTransport) UnmarshalText(text []byte) error {
-	switch v := ExecTransport(text); v {
-	case TransportAuto, TransportSocket, TransportEngine:
-		*t = v
-		return nil
-	}
-	return fmt.Errorf("must be %q, %q or %q, not %q", TransportAuto, TransportSocket, TransportEngine, text)
+// Valid reports whether it is one of these.
+func (t ExecTransport) Valid() bool {
+	return t == TransportAuto || t == TransportSocket || t == TransportEngine
 }
 
 // Where things are inside a sandbox whose execs go by way of the engine, beside its log directory. Both are volumes that go with

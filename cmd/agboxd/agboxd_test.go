@@ -48,19 +48,30 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"unknown key":       {"[runtime]\nidle_ttl = '1m'\nidle_tll = '2m'", `:3: unknown key "runtime.idle_tll"`},
 		"unknown section":   {"[rntime]\nidle_ttl = '1m'", `unknown key "rntime`},
 		"not TOML":          {"[runtime", ":1:"},
-		"bad duration":      {"[runtime]\nidle_ttl = 'soon'", "idle_ttl"},
-		"negative duration": {"[runtime]\nidle_ttl = '-1m'", "runtime.idle_ttl must not be negative"},
-		"no concurrency":    {"[runtime]\ncreate_concurrency = 0", "runtime.create_concurrency must be at least 1"},
-		"bad pool":          {"[network]\npool = 'fd00::/64'", "network.pool must be an IPv4 range"},
+		"bad duration":      {"[runtime]\nidle_ttl = 'soon'", ":2: runtime.idle_ttl"},
+		"negative duration": {"[runtime]\n\nidle_ttl = '-1m'", ":3: runtime.idle_ttl must not be negative"},
+		"no concurrency":    {"[runtime]\ncreate_concurrency = 0", ":2: runtime.create_concurrency must be at least 1"},
+		"dotted key":        {"# a remark\nruntime.create_concurrency = 0", ":2: runtime.create_concurrency must be at least 1"},
+		"inline table":      {"runtime = { stop_grace = '1s', create_concurrency = 0 }", ":1: runtime.create_concurrency must be at least 1"},
+		"wrong type":        {"[runtime]\ncreate_concurrency = 'three'", ":2: runtime.create_concurrency"},
+		"bad policy":        {"[runtime]\non_shutdown = 'explode'", `:2: runtime.on_shutdown: "explode" is not one of keep, stop, delete`},
+		"bad transport":     {"[runtime]\nexec_transport = 'pigeon'", ":2: runtime.exec_transport"},
+		"bad capability":    {"[sandbox]\nallowed_capabilities = ['SYS_ADMIN', 'FOO']", `:2: sandbox.allowed_capabilities: there is no capability "FOO"`},
+		"bad level":         {"[log]\nlevel = 'shout'", ":2: log.level"},
+		"bad host":          {"[docker]\nhost = 'nonsense'", ":2: docker.host"},
+		"bad pool":          {"[network]\npool = 'fd00::/64'", ":2: network.pool must be an IPv4 range"},
 		"bad size":          {"[limits]\nmax_memory = 'much'", `:2: limits.max_memory`},
-		"more than most":    {"[limits]\ndefault_memory = '2g'\nmax_memory = '1g'", "limits.default_memory must not be more than limits.max_memory"},
-		"negative limit":    {"[limits]\nmax_cpus = -1.0", "limits.max_cpus must not be negative"},
-		"bad prefix":        {"[network]\npool = '10.0.0.0/24'\nprefix = 20", "network.prefix must lie between"},
+		"more than most":    {"[limits]\ndefault_memory = '2g'\nmax_memory = '1g'", ":2: limits.default_memory must not be more than limits.max_memory"},
+		"negative limit":    {"[limits]\nmax_cpus = -1.0", ":2: limits.default_cpus and limits.max_cpus must not be negative"},
+		"bad prefix":        {"[network]\npool = '10.0.0.0/24'\nprefix = 20", ":3: network.prefix must lie between"},
+		"pool too small":    {"[network]\npool = '10.0.0.0/29'", ":2: network.prefix must lie between"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := configure(t, private(t), test.text)
 			var stderr bytes.Buffer
-			if code := run(t.Context(), nil, nil, &stderr, &stderr); code != 1 {
+			accepted, end := context.WithCancel(t.Context())
+			end() // or a daemon would run
+			if code := run(accepted, nil, nil, &stderr, &stderr); code != 1 {
 				t.Errorf("exit code is %d", code)
 			}
 			if text := stderr.String(); !strings.Contains(text, path) || !strings.Contains(text, test.want) {

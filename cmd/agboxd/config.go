@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/docker/docker/client"
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/server/spec"
 )
 
 // config is what a person can set in config.toml; docs/config.md describes each key.
@@ -87,6 +90,9 @@ func loadConfig(path string) (config, error) {
 		return c, configError(path, err)
 	}
 	if err := c.check(); err != nil {
+		if line := lineOf(text, err.Error()); line > 0 {
+			return c, fmt.Errorf("%s:%d: %w", path, line, err)
+		}
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
@@ -100,7 +106,11 @@ func configError(path string, err error) error {
 	}
 	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, _ := decode.Position()
-		return fmt.Errorf("%s:%d: %s %s", path, line, dotted(decode.Key()), decode.Error())
+		problem := strings.TrimPrefix(decode.Error(), "toml: ")
+		if key := dotted(decode.Key()); key != "" {
+			problem = key + ": " + problem
+		}
+		return fmt.Errorf("%s:%d: %s", path, line, problem)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
@@ -117,7 +127,21 @@ func dotted(key toml.Key) string {
 }
 
 func (c config) check() error {
+	for _, name := range c.Sandbox.AllowedCapabilities {
+		if !spec.KnownCapability(name) {
+			return fmt.Errorf("sandbox.allowed_capabilities: there is no capability %q; write one of Linux's names, such as SYS_PTRACE", name)
+		}
+	}
+	if c.Docker.Host != "" {
+		if _, err := client.ParseHostURL(c.Docker.Host); err != nil {
+			return fmt.Errorf("docker.host must be the address of an engine, such as \"unix:///var/run/docker.sock\", not %q", c.Docker.Host)
+		}
+	}
 	switch {
+	case !c.Runtime.OnShutdown.Valid():
+		return fmt.Errorf("runtime.on_shutdown: %q is not one of keep, stop, delete", c.Runtime.OnShutdown)
+	case !c.Runtime.ExecTransport.Valid():
+		return fmt.Errorf("runtime.exec_transport: %q is not one of auto, socket, engine", c.Runtime.ExecTransport)
 	case c.Runtime.IdleTTL.Duration < 0:
 		return errors.New("runtime.idle_ttl must not be negative; 0 is never")
 	case c.Runtime.CleanupTTL.Duration < 0:
@@ -137,7 +161,7 @@ func (c config) check() error {
 	case !c.Network.Pool.IsValid() || !c.Network.Pool.Addr().Is4():
 		return errors.New("network.pool must be an IPv4 range such as \"10.213.0.0/16\"")
 	case c.Network.Prefix < c.Network.Pool.Bits() || c.Network.Prefix > 29:
-		return fmt.Errorf("network.prefix must lie between the pool's own %d and 29", c.Network.Pool.Bits())
+		return fmt.Errorf("network.prefix must lie between the %d of network.pool itself and 29", c.Network.Pool.Bits())
 	}
 	return nil
 }

@@ -62,6 +62,12 @@ func (r *resolver) capabilities(field string, names []string) error {
 	return nil
 }
 
+// KnownCapability reports whether there is a capability of this name, in any of the forms that a spec takes, or it is ALL.
+func KnownCapability(name string) bool {
+	_, known := harmful[capability(name)]
+	return known || slices.Contains(harmless, capability(name))
+}
+
 func (r *resolver) allows(name string) bool {
 	return slices.ContainsFunc(r.host.AllowedCapabilities, func(allowed string) bool {
 		return capability(allowed) == name || capability(allowed) == allCapabilities
