@@ -87,7 +87,7 @@ func (c *Client) RemoveFile(ctx context.Context, id, path string, recursive bool
 }
 
 // FileEvent is what happened to a file: "created", "modified" (a writer has closed it), "removed", "renamed" (Path is the
-// new name, OldPath the old one), "attributes", or "overflow": events were lost, look again.
+// new name, OldPath the old one), "attributes", "overflow": events were lost, look again, or "looking": the host has no watch left, what follows is seen late.
 type FileEvent struct {
 	Kind          string
 	Path, OldPath string

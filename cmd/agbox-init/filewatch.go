@@ -40,7 +40,7 @@ type event struct {
 // watch tells what happens in a directory, and with recursive in all below it, or to one file, until the directory is
 // gone. Of a directory that is new, what is in it already is told as created.
 func watch(o *output, path string, recursive bool) *fault {
-	w := &watcher{output: o, root: path, recursive: recursive, told: map[string]struct{}{}}
+	w := &watcher{output: o, fd: -1, epoll: -1, root: path, recursive: recursive, told: map[string]struct{}{}}
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {
 		return faultOf(path, err)
@@ -50,11 +50,15 @@ func watch(o *output, path string, recursive bool) *fault {
 		i := strings.LastIndexByte(path, '/')
 		w.root, w.only, w.recursive = path[:max(i, 1)], path[i+1:], false
 	}
-	if problem := w.begin(); problem != nil {
+	problem := w.begin()
+	if problem != nil && problem.kind != scarce {
 		return problem
 	}
 	w.tell("watching", path, "", w.only == "")
 	w.flush()
+	if problem != nil {
+		return w.look()
+	}
 	buf := make([]byte, 64<<10)
 	for !w.done {
 		timeout := -1
@@ -79,7 +83,10 @@ func watch(o *output, path string, recursive bool) *fault {
 			if err != nil {
 				return faultOf(path, err)
 			}
-			if problem := w.read(buf[:n]); problem != nil {
+			problem := w.read(buf[:n])
+			if problem != nil && problem.kind == scarce {
+				return w.look()
+			} else if problem != nil {
 				return problem
 			}
 			w.flush()
@@ -93,6 +100,7 @@ func (w *watcher) begin() *fault {
 	if w.dirs != nil {
 		syscall.Close(w.epoll)
 		syscall.Close(w.fd)
+		w.epoll, w.fd = -1, -1
 	}
 	w.dirs, w.moved = map[int32]string{}, map[uint32]event{}
 	var err error
@@ -108,9 +116,12 @@ func (w *watcher) begin() *fault {
 	return w.add(w.root, 0, false)
 }
 
+// scarce is the kind of fault that the host grants no more watches.
+const scarce = "scarce"
+
 func watchFault(path string, err error) *fault {
 	if err == syscall.ENOSPC || err == syscall.EMFILE {
-		return &fault{record.Other, "the host allows no further inotify watches; watch less, or raise fs.inotify.max_user_watches and max_user_instances there"}
+		return &fault{scarce, "the host allows no further inotify watches; watch less, or raise fs.inotify.max_user_watches and max_user_instances there"}
 	}
 	return faultOf(path, err)
 }

@@ -6626,7 +6626,7 @@ func (x *WatchFilesRequest) GetRecursive() bool {
 type FileEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "created", "modified" (after a writer has closed it), "removed", "renamed" (path is the new name), "attributes",
-	// or "overflow": events were lost, look again.
+	// "overflow": events were lost, look again, or "looking": the host has no watch left, what follows is seen late.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// With "renamed", when the old name was watched too.
