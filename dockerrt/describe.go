@@ -177,7 +177,7 @@ const engineShm = 64 << 20
 
 func mountsOf(mounts []mount.Mount) (list []*agboxv1.MountSpec) {
 	for _, m := range mounts {
-		if m.Type == mount.TypeBind && m.Target != logTarget && !strings.HasPrefix(m.Target, relayHome+"/") {
+		if m.Type == mount.TypeBind && m.Target != logTarget && m.Target != guestHome && !strings.HasPrefix(m.Target, guestHome+"/") {
 			list = append(list, &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: !m.ReadOnly})
 		}
 	}

@@ -68,6 +68,7 @@ const (
 type Docker struct {
 	config    Config
 	api       *client.Client
+	guest     string // what sandboxes have at guestHome
 	log       *slog.Logger
 	layout    layout
 	subnets   *subnets
@@ -132,6 +133,9 @@ func (d *Docker) connect(ctx context.Context) error {
 	}
 	err := d.chooseTransport(ctx)
 	if err != nil {
+		return err
+	}
+	if d.guest, err = d.layout.placeGuest(d.config.InitPath); err != nil {
 		return err
 	}
 	if d.subnets, err = d.newSubnets(ctx); err != nil {

@@ -20,8 +20,9 @@ import (
 
 // Where things are inside a sandbox.
 const (
-	initTarget = "/.agbox/init"
-	runTarget  = "/.agbox/run"
+	guestHome  = "/.agbox"
+	initTarget = guestHome + "/init"
+	runTarget  = guestHome + "/run"
 	logTarget  = "/var/log/agents-sandbox"
 	workdir    = "/workspace"
 )
@@ -127,14 +128,14 @@ func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []mou
 		return mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly}
 	}
 	mounts := []mount.Mount{
-		bind(d.config.InitPath, initTarget, true),
+		bind(d.guest, guestHome, true),
 		bind(d.layout.run(sandboxID), runTarget, true),
 		// Read-only: agbox-init writes through descriptors that it was given, and nobody else may.
 		bind(d.layout.logs(sandboxID), logTarget, true),
 	}
 	if d.layout.relayed(sandboxID) {
 		mounts = nil
-		for _, target := range []string{relayHome, logTarget} {
+		for _, target := range []string{guestHome, logTarget} {
 			mounts = append(mounts, mount.Mount{Type: mount.TypeVolume, Target: target, VolumeOptions: &mount.VolumeOptions{NoCopy: true}})
 		}
 	}

@@ -41,8 +41,7 @@ func (t ExecTransport) Valid() bool {
 // Where things are inside a sandbox whose execs go by way of the engine, beside its log directory. Both are volumes that go with
 // the container, so that a root that is read-only can stay so, and no snapshot has them.
 const (
-	relayHome  = "/.agbox"
-	relayState = relayHome + "/state"
+	relayState = guestHome + "/state"
 	initSocket = runTarget + "/s"
 )
 
@@ -138,7 +137,7 @@ func (d *Docker) placeInit(ctx context.Context, sandboxID string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := d.api.CopyToContainer(ctx, id, relayHome, &archive, container.CopyToContainerOptions{}); err != nil {
+	if err := d.api.CopyToContainer(ctx, id, guestHome, &archive, container.CopyToContainerOptions{}); err != nil {
 		return fmt.Errorf("cannot put agbox-init into container %s: %w", primaryName(sandboxID), err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/servertest"
 )
@@ -153,5 +154,31 @@ func TestRenamedAndDisconnected(t *testing.T) {
 	d.Delete(other)
 	if _, err := d.Engine.ContainerInspect(t.Context(), "somebody-elses-idea-"+id); err == nil {
 		t.Error("the container that was renamed is still there")
+	}
+}
+
+// TestGuestProgramStays: root inside can put nothing in the place of agbox-init, and takes neither its way to the daemon nor
+// its descriptors away.
+func TestGuestProgramStays(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{User: "0"})
+	d.Exec(id, "sh", "-c", `mv /.agbox /moved; mkdir -p /.agbox
+printf '#!/bin/sh\ntouch /ran\n' > /.agbox/init; chmod 755 /.agbox/init; mv /.agbox/init /.agbox/run /tmp`)
+	if _, err := d.StatFile(t.Context(), &agboxv1.StatFileRequest{SandboxId: id, Path: "/etc/passwd"}); err != nil {
+		t.Error(err)
+	}
+	if end, _, _ := d.Exec(id, "test", "-e", "/ran"); end.ExitCode != 1 {
+		t.Error("what the sandbox had put in the place of agbox-init ran")
+	}
+	d.Restart()
+	works(t, d, id)
+
+	id = d.Create(&agboxv1.CreateSpec{Image: d.Variant(dockertest.NoShell), User: "0"})
+	if end, _, stderr := d.Exec(id, "probe", "nofile", "1", "3"); end.ExitCode != 2 || !strings.Contains(stderr, "not permitted") {
+		t.Errorf("a limit on PID 1 ends with %v, %q", end, stderr)
+	}
+	if end, _, _ := d.Exec(id, "probe", "exit", "7"); end.ExitCode != 7 {
+		t.Errorf("the next command ends with %v", end)
 	}
 }

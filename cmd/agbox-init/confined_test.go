@@ -98,3 +98,19 @@ func TestWorkdirMounted(t *testing.T) {
 		}
 	}
 }
+
+// What the daemon has run for itself is init's own program, whatever lies where that came from.
+func TestOwnProgram(t *testing.T) {
+	b := newBox(t).start()
+	b.boot()
+	b.write("other", "#!/bin/sh\necho an attacker's\n", 0o755)
+	b.check(os.Rename(filepath.Join(b.Root, "other"), filepath.Join(b.Root, ".agbox/init")))
+	s := b.spec([]string{"/.agbox/init", "version"})
+	log := s.ID
+	s.ID = initproto.InsidePrefix + "x"
+	r, err := b.link.Exec(b.context(), s)
+	b.check(err)
+	if said := b.file(log, "stdout"); r.ExitCode != 0 || !strings.HasPrefix(said, "agbox-init ") {
+		t.Fatalf("%q, %+v", said, r)
+	}
+}

@@ -85,13 +85,19 @@ func main() {
 	runtime.GOMAXPROCS(2)
 	debug.SetGCPercent(20)
 	reserveThreads()
-	// Commands that run as the same user may not look into this process.
+	// Commands that run as the same user may set no limits of this process: the kernel lets them only where all ids are the same.
+	// Where that is not allowed, they are not.
+	syscall.Setresgid(-1, -1, apartGroup)
+	// Nor may they look into it.
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0)
 	syscall.Umask(0o022)
 	s := newSandbox(o)
 	s.run()
 	os.Exit(0)
 }
+
+// apartGroup is the saved group of PID 1, which nothing goes by. A command has its own.
+const apartGroup = 65534
 
 func parseOptions(args []string) (o options, problem string) {
 	o = options{socket: "/.agbox/run/s", workdir: workspace, stopGrace: 2 * time.Second, startLimit: startLimit}

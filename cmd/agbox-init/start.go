@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -99,9 +100,16 @@ func (s *sandbox) prepare(st *starting, a answer) (problem *failure) {
 	if _, named := getenv(l.env, "TERM"); l.terminal && !named {
 		l.env = append(l.env, "TERM=xterm-256color")
 	}
+	if strings.HasPrefix(st.ID, initproto.InsidePrefix) {
+		l.paths = []string{ownProgram}
+		return nil
+	}
 	l.paths, problem = candidates(l.argv, l.env)
 	return problem
 }
+
+// ownProgram is, for a child that has not become a program yet, this one, whatever lies at the path that it came from.
+const ownProgram = "/proc/self/exe"
 
 // settleStart looks whether the program of e runs; it does nothing when that is not known yet.
 func (s *sandbox) settleStart(e *execution) {

@@ -9,7 +9,8 @@ import "time"
 // with CodeStartFailed when it knows no such command: before Boot, or when there is none.
 const CommandID = "_primary"
 
-// InsidePrefix begins the ids of commands that the runtime runs for itself. No exec has one, and nobody comes back for the
+// InsidePrefix begins the ids of commands that the runtime runs for itself: they are init's own program, found by no path,
+// whose first argument they give for form only. No exec has one, and nobody comes back for the
 // result of one that was given up.
 const InsidePrefix = "_file-"
 

@@ -7,6 +7,7 @@
 //	probe sleep DURATION       do nothing for a while
 //	probe burn DURATION        use one processor for a while
 //	probe write N [M]          write N bytes to stdout, then M bytes to stderr
+//	probe nofile PID N         let a process have N descriptors and no more
 //	probe exit CODE            exit with CODE
 package main
 
@@ -17,6 +18,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func main() {
@@ -28,7 +31,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say what to do: args, env, id, sleep, burn, write or exit")
+		return fmt.Errorf("say what to do: args, env, id, sleep, burn, write, nofile or exit")
 	}
 	verb, args := args[0], args[1:]
 	switch {
@@ -67,6 +70,8 @@ func run(args []string) error {
 				}
 			}
 		}
+	case verb == "nofile" && len(args) == 2:
+		return nofile(args[0], args[1])
 	case verb == "exit":
 		code, err := strconv.Atoi(args[0])
 		if err != nil {
@@ -77,6 +82,18 @@ func run(args []string) error {
 		return fmt.Errorf("%s: unknown", verb)
 	}
 	return nil
+}
+
+func nofile(process, limit string) error {
+	pid, err := strconv.Atoi(process)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseUint(limit, 10, 64)
+	if err != nil {
+		return err
+	}
+	return unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil)
 }
 
 func id() error {

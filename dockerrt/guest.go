@@ -1,0 +1,47 @@
+package dockerrt
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// guest is the directory that sandboxes have at guestHome: agbox-init, and the place for the mount of the sandbox's own
+// directory. It is mounted as a whole, since not even root can move a mount point away, as it could the directory around one.
+// Those of earlier agboxds stay for the sandboxes that were made with them.
+func (l layout) guest(sum string) string { return filepath.Join(l.root, "guest", sum) }
+
+// placeGuest makes the directory for the program at initPath, and returns its path.
+func (l layout) placeGuest(initPath string) (string, error) {
+	program, err := os.ReadFile(initPath)
+	if err != nil {
+		return "", fmt.Errorf("cannot read agbox-init: %w", err)
+	}
+	sum := sha256.Sum256(program)
+	dir := l.guest(hex.EncodeToString(sum[:8]))
+	target := filepath.Join(dir, filepath.Base(initTarget))
+	if there, err := os.ReadFile(target); err == nil && sha256.Sum256(there) == sum {
+		return dir, nil
+	}
+	err = os.MkdirAll(filepath.Join(dir, filepath.Base(runTarget)), 0o755)
+	if err == nil {
+		if err = os.Remove(target); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	temporary := target + ".new"
+	if err == nil {
+		err = os.WriteFile(temporary, program, 0o755)
+	}
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), os.Chmod(temporary, 0o755), os.Rename(temporary, target)) // whatever the umask
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot place agbox-init: %w", err)
+	}
+	return dir, nil
+}
