@@ -40,7 +40,11 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 	if err := d.checkSources(spec, true); err != nil {
 		return err
 	}
-	if err := d.api.ContainerStart(starting, id, container.StartOptions{}); err != nil {
+	release, err := d.holdLowers(sandboxID, spec)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(d.api.ContainerStart(starting, id, container.StartOptions{}), release()); err != nil {
 		return explained(fmt.Errorf("cannot start container %s: %w", primaryName(sandboxID), err))
 	}
 	if err := d.confirmMounts(starting, sandboxID, link, spec); err != nil {

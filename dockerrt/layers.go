@@ -137,6 +137,46 @@ func (d *Docker) makeLayer(ctx context.Context, sandboxID string, index int, m *
 	return d.makeVolume(ctx, sandboxID, index)
 }
 
+// holdLowers has the layers lie over the very directories that were accepted, whatever becomes of their paths meanwhile, until
+// release is called: an overlay that is mounted then is over these. The engine's process has to see this one's in /proc.
+func (d *Docker) holdLowers(sandboxID string, spec *agboxv1.CreateSpec) (release func() error, err error) {
+	var undo []func() error
+	release = func() error {
+		var errs []error
+		for _, do := range undo {
+			errs = append(errs, do())
+		}
+		return errors.Join(errs...)
+	}
+	for i, m := range spec.Mounts {
+		if m.Mode != modeCopyOnWrite || privateCopy(m) {
+			continue
+		}
+		held, err := hostpath.Verify(m.Source, hostpath.FromMessage(m.Accepted))
+		if err != nil {
+			return nil, errors.Join(changed(err), release())
+		}
+		lower := filepath.Join(d.layout.layer(sandboxID, i), layerLower)
+		undo = append(undo, func() error { return errors.Join(relink(m.Source, lower), held.Close()) })
+		if err := relink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), held.Fd()), lower); err != nil {
+			return nil, errors.Join(err, release())
+		}
+	}
+	return release, nil
+}
+
+// relink puts a link in place of another one.
+func relink(target, path string) error {
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
+}
+
 // resemble gives path the owner and mode of another. A daemon that may not give files away keeps them.
 func resemble(path string, other fs.FileInfo) error {
 	if as, ok := other.Sys().(*syscall.Stat_t); ok {

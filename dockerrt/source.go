@@ -101,7 +101,7 @@ func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *sand
 		if err != nil {
 			return changed(err)
 		}
-		if m.Mode == modeCopyOnWrite { // an overlay does not tell what it is over
+		if m.Mode == modeCopyOnWrite { // it was held at the start, see holdLowers
 			file.Close()
 			continue
 		}

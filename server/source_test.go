@@ -202,3 +202,32 @@ func TestOverlappingMounts(t *testing.T) {
 	refused(t, create("reads", dirs[1], false), codes.FailedPrecondition, "MOUNT_SOURCE_OVERLAPS", "",
 		`create_spec.mounts[0].source: "`+dirs[1]+`" lies in "`+dirs[0]+`", which sandbox writes-`, "copy the source in, or delete that sandbox first")
 }
+
+// TestLayerOverSwappedSource: a link is in the place of a copy-on-write mount's source only while the engine looks. The layer
+// lies over what was accepted all the same.
+func TestLayerOverSwappedSource(t *testing.T) {
+	t.Parallel()
+	dirs := openDirs(t, "p", "victim")
+	write(t, dirs[0], map[string]string{"file": "accepted\n"})
+	write(t, dirs[1], map[string]string{"file": "secret\n"})
+	var swapping sync.Mutex
+	var undo func()
+	swapped := false
+	host, _ := proxied(t, func(_ http.ResponseWriter, r *http.Request) bool {
+		swapping.Lock()
+		defer swapping.Unlock()
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/start") && !swapped:
+			undo, swapped = swap(t, dirs[0], dirs[1]), true
+		case strings.HasSuffix(r.URL.Path, "/json") && undo != nil: // the container has started
+			undo()
+			undo = nil
+		}
+		return false
+	})
+	d := servertest.Start(t, func(c *dockerrt.Config) { c.Host = host })
+	id := d.Create(&agboxv1.CreateSpec{Mounts: []*agboxv1.MountSpec{{Source: dirs[0], Target: "/data", Mode: "cow"}}})
+	if end, stdout, stderr := d.Exec(id, "cat", "/data/file"); stdout != "accepted\n" {
+		t.Errorf("the layer lies over %q: %v, %s", stdout, end, stderr)
+	}
+}
