@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/dockerrt/execlog"
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -64,6 +65,13 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 	}
 	defer stdout.Close()
 	defer stderr.Close()
+	life, err := beginLife(stdout, stderr)
+	if err != nil {
+		return err
+	}
+	if life != (beginning{}) {
+		tell(ctx, "the output of an earlier life ends at byte %d of stdout and %d of stderr", life[0], life[1])
+	}
 	var record *os.File
 	if command {
 		if record, err = d.layout.openRecord(sandboxID, actors.CommandID); err != nil {
@@ -94,24 +102,24 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 			}
 			if err == nil && status.State == initproto.BootExited && command {
 				return coded("SANDBOX_COMMAND_FAILED", "the command did not start: the exit code is %d; output: %s",
-					status.ExitCode, d.outputTail(sandboxID, actors.CommandID))
+					status.ExitCode, d.outputTail(sandboxID, actors.CommandID, life))
 			}
 			if err == nil && status.State == initproto.BootExited {
 				tell(ctx, "the image's entrypoint ended by itself with exit code %d, signal %d; its output: %s",
-					status.ExitCode, status.Signal, told(ctx, d.outputTail(sandboxID, actors.CommandID)))
+					status.ExitCode, status.Signal, told(ctx, d.outputTail(sandboxID, actors.CommandID, life)))
 				d.log.Info("the image's entrypoint ended by itself", "sandbox_id", sandboxID,
 					"exit_code", status.ExitCode, "signal", status.Signal)
 			}
 			if errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("the image's entrypoint did not hand over within %s: it should end in exec \"$@\"; its output: %s",
-					entrypointTimeout, d.outputTail(sandboxID, actors.CommandID))
+					entrypointTimeout, d.outputTail(sandboxID, actors.CommandID, life))
 			}
 			return err
 		case wait := <-exited:
 			cancel()
 			<-booted
 			return fmt.Errorf("the primary container ended at once with exit code %d: %s",
-				wait.StatusCode, d.containerTail(context.WithoutCancel(ctx), id))
+				wait.StatusCode, d.lastLife(context.WithoutCancel(ctx), id))
 		case err := <-waitErrs:
 			waitErrs = nil // the boot tells
 			d.log.Debug("wait for a container's end failed", "sandbox_id", sandboxID, "error", err)
@@ -119,20 +127,31 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 	}
 }
 
-func (d *Docker) outputTail(sandboxID, execID string) string {
+// beginning is where the output of something begins in its files: stdout, stderr.
+type beginning [2]int64
+
+// beginLife has what is written to the files from now on come after what an earlier life of the sandbox has left there.
+func beginLife(stdout, stderr *os.File) (life beginning, err error) {
+	for i, file := range []*os.File{stdout, stderr} {
+		if life[i], err = file.Seek(0, io.SeekEnd); err != nil {
+			return life, fmt.Errorf("cannot go on with the log %s: %w", file.Name(), err)
+		}
+	}
+	return life, nil
+}
+
+// outputTail is the end of what was written from the beginning on, for a person.
+func (d *Docker) outputTail(sandboxID, execID string, from beginning) string {
 	var ends []string
-	for _, stream := range []string{"stdout", "stderr"} {
-		file, err := os.Open(d.layout.log(sandboxID, execID, stream))
-		if err != nil {
-			continue
+	for i, stream := range []string{"stdout", "stderr"} {
+		log := execlog.New(d.layout.log(sandboxID, execID, stream))
+		if size, err := log.Size(); err == nil && size > from[i] {
+			text := make([]byte, min(size-from[i], tailSize))
+			if n, err := log.Read(text, size-int64(len(text))); err == nil && n > 0 {
+				ends = append(ends, stream+": "+tail(string(text[:n])))
+			}
 		}
-		defer file.Close()
-		if size, err := file.Seek(0, io.SeekEnd); err == nil {
-			file.Seek(max(0, size-tailSize), io.SeekStart)
-		}
-		if text, err := io.ReadAll(io.LimitReader(file, tailSize)); err == nil && len(text) > 0 {
-			ends = append(ends, stream+": "+tail(string(text)))
-		}
+		_ = log.Close() // it was only read
 	}
 	if len(ends) == 0 {
 		return "(none)"

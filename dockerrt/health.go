@@ -133,15 +133,24 @@ func (d *Docker) lastWords(ctx context.Context, containerID string, state *conta
 		last := state.Health.Log[len(state.Health.Log)-1]
 		fmt.Fprintf(&text, "; the last check ended with %d: %s", last.ExitCode, tail(last.Output))
 	}
-	fmt.Fprintf(&text, "; the end of its log: %s", d.containerTail(ctx, containerID))
+	fmt.Fprintf(&text, "; the end of its log: %s", d.containerTail(ctx, containerID, state.StartedAt))
 	return text.String()
 }
 
-// containerTail returns the end of a container's output, as far as it can be had.
-func (d *Docker) containerTail(ctx context.Context, containerID string) string {
+// lastLife is containerTail for one that was not looked at.
+func (d *Docker) lastLife(ctx context.Context, containerID string) string {
+	state, err := d.healthOf(ctx, containerID)
+	if err != nil {
+		return "(no output)"
+	}
+	return d.containerTail(ctx, containerID, state.StartedAt)
+}
+
+// containerTail returns the end of what a container has written since it was started last, as far as it can be had.
+func (d *Docker) containerTail(ctx context.Context, containerID, startedAt string) string {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	body, err := d.api.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
+	body, err := d.api.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20", Since: startedAt})
 	if err != nil {
 		return "(no output)"
 	}

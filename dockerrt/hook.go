@@ -23,7 +23,7 @@ func (d *Docker) runHooks(ctx context.Context, sandboxID string, service *agboxv
 		if err != nil {
 			return err
 		}
-		tell(ctx, "hook %d of service %s: its output: %s", i, service.Name, told(ctx, d.outputTail(sandboxID, id)))
+		tell(ctx, "hook %d of service %s: its output: %s", i, service.Name, told(ctx, d.outputTail(sandboxID, id, beginning{})))
 	}
 	return nil
 }
@@ -56,9 +56,9 @@ func (d *Docker) runHook(ctx context.Context, sandboxID string, service *agboxv1
 	case result.ErrorCode != "":
 		return coded(codeServiceHook, "its hook %q could not be run: %s", command, result.ErrorMessage)
 	case result.TimedOut:
-		return coded(codeServiceHook, "its hook %q did not end within %s; its output: %s", command, hookTime, d.outputTail(sandboxID, id))
+		return coded(codeServiceHook, "its hook %q did not end within %s; its output: %s", command, hookTime, d.outputTail(sandboxID, id, beginning{}))
 	case result.ExitCode != 0:
-		return coded(codeServiceHook, "its hook %q ended with exit code %d; its output: %s", command, result.ExitCode, d.outputTail(sandboxID, id))
+		return coded(codeServiceHook, "its hook %q ended with exit code %d; its output: %s", command, result.ExitCode, d.outputTail(sandboxID, id, beginning{}))
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -238,6 +240,65 @@ func TestSandboxLogRefusals(t *testing.T) {
 	for _, follower := range followers {
 		if got := follower.end()[""]; got != "" {
 			t.Errorf("of a dormant sandbox was told %q", got)
+		}
+	}
+}
+
+// TestOutputOfAllLives: what the sandbox's own command wrote in one life stays when it is stopped and resumed, by both ways into
+// it, and an error quotes the last life only.
+func TestOutputOfAllLives(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "run")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho life $(cat /workspace/n); echo oops >&2; exec sleep 1000\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, d := range map[string]*servertest.Daemon{"socket": servertest.Start(t), "engine": servertest.Start(t, servertest.ByEngine)} {
+		id := d.Create(&agboxv1.CreateSpec{Command: []string{"/srv/run"}, Copies: []*agboxv1.CopySpec{{Source: program, Target: "/srv/run"}}})
+		read := func(source string) string {
+			return readSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Source: source}).end()[""]
+		}
+		again := func() *agboxv1.SandboxHandle {
+			t.Helper()
+			if _, err := d.StopSandbox(t.Context(), &agboxv1.StopSandboxRequest{SandboxId: id, Force: true}); err != nil {
+				t.Fatal(err)
+			}
+			for _, state := range []agboxv1.SandboxState{stopped, ready} {
+				waited, err := d.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: id, States: []agboxv1.SandboxState{state, failed}})
+				if err == nil && state == stopped {
+					_, err = d.ResumeSandbox(t.Context(), &agboxv1.ResumeSandboxRequest{SandboxId: id})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if state == ready {
+					return waited.Sandbox
+				}
+			}
+			return nil
+		}
+		written := func(want string) {
+			t.Helper()
+			follower := readSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Source: "stdout", Follow: true})
+			follower.until("", want)
+			follower.stream.Close()
+		}
+		written("life\n")
+		d.Exec(id, "sh", "-c", "echo two >/workspace/n")
+		if box := again(); box.State != ready {
+			t.Fatalf("by %s it is %v", name, box)
+		}
+		written("life two\n")
+		if got := read("stdout"); got != "life\nlife two\n" {
+			t.Errorf("by %s two lives wrote %q", name, got)
+		}
+		inOrder(t, storyOf(t, d, id), `resume: container \S+ started in \d+ ms`, `resume: the output of an earlier life ends at byte 5 of stdout and \d+ of stderr`)
+		gone := d.Begin(&agboxv1.CreateExecRequest{SandboxId: id, User: "0", Command: []string{"rm", "/srv/run"}})
+		d.ExecEnd(id, gone.ExecId)
+		if box := again(); box.ErrorCode != "SANDBOX_COMMAND_FAILED" || strings.Contains(box.ErrorMessage, "life") || strings.Contains(box.ErrorMessage, "oops") {
+			t.Errorf("by %s without its program it is %v", name, box)
+		}
+		if got := read("stdout"); got != "life\nlife two\n" {
+			t.Errorf("by %s after all that there is %q", name, got)
 		}
 	}
 }
