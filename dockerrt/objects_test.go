@@ -26,6 +26,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -212,7 +213,7 @@ func TestNoPermission(t *testing.T) {
 		return
 	}
 	if os.Getuid() != 0 {
-		t.Skip("needs root: the test is run again as somebody else")
+		skiplog.Skip(t, "needs root: the test is run again as somebody else")
 	}
 	dir, err := os.MkdirTemp("", "agbox")
 	if err != nil {

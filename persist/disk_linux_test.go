@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -20,7 +21,7 @@ func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		t.Skipf("SKIP: cannot mount a file system of its own for the test: %v", err)
+		skiplog.Skip(t, fmt.Sprintf("cannot mount a file system of its own for the test: %v", err))
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {

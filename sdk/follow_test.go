@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/sdk"
 )
 
@@ -129,7 +130,7 @@ func openFiles(t *testing.T) int {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		t.Skip("no /proc here to count descriptors")
+		skiplog.Skip(t, "no /proc here to count descriptors")
 	}
 	return len(files)
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/server/servertest"
@@ -47,16 +47,7 @@ func startOn(t *testing.T, disk string) *servertest.Daemon {
 // skipDisk ends a test whose disk cannot be had here.
 func skipDisk(t *testing.T, why error) {
 	t.Helper()
-	line := fmt.Sprintf("SKIP: %s: no disk of its own for the test: %v", t.Name(), why)
-	if name := os.Getenv(dockertest.SkipLog); name != "" {
-		file, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintln(file, line)
-		file.Close()
-	}
-	t.Skip(line)
+	skiplog.Skip(t, fmt.Sprintf("no disk of its own for the test: %v", why))
 }
 
 func mountTmpfs(t *testing.T, dir string) {
@@ -313,11 +304,10 @@ func TestDiskFull(t *testing.T) {
 func mountImage(t *testing.T, image, dir string) (loop string) {
 	t.Helper()
 	loop = run(t, "losetup", "--find", "--show", image)
-	t.Cleanup(func() { run(t, "losetup", "--detach", loop) })
+	t.Cleanup(func() { run(t, "losetup", "--detach", loop) }) // which happens once nothing is mounted of it
 	if err := syscall.Mount(loop, dir, "ext4", 0, "errors=remount-ro"); err != nil {
 		skipDisk(t, err)
 	}
-	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
 	return loop
 }
 
@@ -332,6 +322,7 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 	}
 	run(t, "mkfs.ext4", "-q", "-F", image)
 	loop := mountImage(t, image, dir)
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) }) // whatever is there when the daemon has ended
 	d := startOn(t, dir)
 	id, gate := gated(t, d)
 	if err := os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(loop), "trigger_fs_error"), []byte("1"), 0); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/servertest"
 )
@@ -43,7 +44,7 @@ func greet(t *testing.T, listener net.Listener) {
 func outside(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root: the outside is a network namespace")
+		skiplog.Skip(t, "needs root: the outside is a network namespace")
 	}
 	// One at a time, of all test processes of this host.
 	turn, err := os.OpenFile(filepath.Join(os.TempDir(), "agbox-test-outside.lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -139,7 +140,7 @@ func TestIsolation(t *testing.T) {
 		if os.Getuid() == 0 {
 			t.Fatalf("not isolated: %s", ping.IsolationProblem)
 		}
-		t.Skip("needs CAP_NET_ADMIN: " + ping.IsolationProblem)
+		skiplog.Skip(t, "needs CAP_NET_ADMIN: "+ping.IsolationProblem)
 	}
 	outside(t)
 	listener, err := net.Listen("tcp4", "0.0.0.0:0")

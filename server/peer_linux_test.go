@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/server"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestStrangersAreTurnedAway(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		t.Skip("only root can come as somebody else")
+		skiplog.Skip(t, "only root can come as somebody else")
 	}
 	path := filepath.Join(t.TempDir(), "s", "agboxd.sock")
 	listener, err := server.Listen(path)

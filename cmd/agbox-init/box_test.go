@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/dockerrt/initlink"
 	"github.com/agbox-dev/agbox/dockerrt/initproto"
 )
@@ -47,10 +48,10 @@ type box struct {
 func newBox(t testing.TB) *box {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root: init runs in new pid, mount and network namespaces")
+		skiplog.Skip(t, "needs root: init runs in new pid, mount and network namespaces")
 	}
 	if _, err := os.Stat("/bin/busybox"); err != nil {
-		t.Skip("needs /bin/busybox (Debian package busybox-static):", err)
+		skiplog.Skip(t, fmt.Sprint("needs /bin/busybox (Debian package busybox-static): ", err))
 	}
 	b := &box{TB: t, logs: t.TempDir(), stderr: new(strings.Builder), gone: make(chan struct{})}
 	b.Root = t.TempDir()

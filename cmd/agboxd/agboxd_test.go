@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 )
@@ -145,7 +146,7 @@ func TestPlaceInit(t *testing.T) {
 func withInit(t *testing.T) {
 	t.Helper()
 	if _, err := embedded.ReadFile("embedded/agbox-init"); err != nil {
-		t.Skip("SKIP: agboxd is built without agbox-init: run make build first")
+		skiplog.Skip(t, "agboxd is built without agbox-init: run make build first")
 	}
 }
 

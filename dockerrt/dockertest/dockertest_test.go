@@ -18,6 +18,7 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 )
 
 func TestTinyImage(t *testing.T) {
@@ -135,12 +136,12 @@ func TestLeftovers(t *testing.T) {
 func TestEngineMissing(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
 	log := filepath.Join(t.TempDir(), "skipped")
-	t.Setenv(dockertest.SkipLog, log)
+	t.Setenv(skiplog.SkipLog, log)
 	for _, c := range []struct{ require, skipped, failed string }{
 		{"", "SKIP: TestEngineMissing: no Docker engine", ""},
 		{"1", "", "AGBOX_REQUIRE_ENGINE=1, but no Docker engine"},
 	} {
-		t.Setenv(dockertest.RequireEngine, c.require)
+		t.Setenv(skiplog.RequireEngine, c.require)
 		saw := observe(t, func(t testing.TB) { dockertest.Engine(t) })
 		if !strings.HasPrefix(saw.skipped, c.skipped) || !strings.HasPrefix(saw.fatal, c.failed) ||
 			strings.Contains(saw.skipped+saw.fatal, "\n") {

@@ -7,21 +7,14 @@ package dockertest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/client"
+
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 )
-
-// RequireEngine names the variable that, set to 1, turns every skip of this package into a failure.
-const RequireEngine = "AGBOX_REQUIRE_ENGINE"
-
-// SkipLog names the variable that holds a file to which each skip is written as a line, because go test shows
-// the reason of a skip only when it is verbose.
-const SkipLog = "AGBOX_SKIP_LOG"
 
 // answerTime bounds one engine's first answer.
 const answerTime = 10 * time.Second
@@ -33,7 +26,7 @@ func Engine(t testing.TB) *client.Client {
 	t.Helper()
 	cli, err := Connect(t.Context())
 	if err != nil {
-		skip(t, fmt.Sprintf("no Docker engine: %v; run `make engine`", err))
+		skiplog.Skip(t, fmt.Sprintf("no Docker engine: %v; run `make engine`", err))
 	}
 	t.Cleanup(func() { cli.Close() })
 	return cli
@@ -53,28 +46,4 @@ func Connect(ctx context.Context) (*client.Client, error) {
 		return nil, err
 	}
 	return cli, nil
-}
-
-// skip ends t for want of something that `make` would have brought.
-func skip(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv(RequireEngine) == "1" {
-		t.Fatalf("%s=1, but %s", RequireEngine, why)
-	}
-	line := fmt.Sprintf("SKIP: %s: %s", t.Name(), why)
-	if name := os.Getenv(SkipLog); name != "" {
-		if err := appendLine(name, line); err != nil {
-			t.Errorf("%s: %v", SkipLog, err)
-		}
-	}
-	t.Skip(line)
-}
-
-func appendLine(name, line string) error {
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(line + "\n")
-	return errors.Join(err, f.Close())
 }

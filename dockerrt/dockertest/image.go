@@ -18,6 +18,8 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 )
 
 // Variant names one of the tiny images.
@@ -49,7 +51,7 @@ func TinyImage(t testing.TB, cli *client.Client, v Variant) string {
 	t.Helper()
 	ref, err := EnsureImage(t.Context(), cli, v)
 	if errors.Is(err, ErrNoBusybox) {
-		skip(t, err.Error())
+		skiplog.Skip(t, err.Error())
 	}
 	if err != nil {
 		t.Fatal(err)

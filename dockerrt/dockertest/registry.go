@@ -29,6 +29,8 @@ import (
 	"github.com/docker/docker/api/types/registry"
 	"github.com/docker/docker/client"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 )
 
 const (
@@ -55,7 +57,7 @@ func NewRegistry(t testing.TB, private bool) *Registry {
 	t.Helper()
 	program, err := exec.LookPath("docker-registry")
 	if err != nil {
-		skip(t, fmt.Sprintf("no docker-registry: %v; run .ci/apt docker-registry", err))
+		skiplog.Skip(t, fmt.Sprintf("no docker-registry: %v; run .ci/apt docker-registry", err))
 	}
 	dir := t.TempDir()
 	socket, conf := filepath.Join(dir, "s"), filepath.Join(dir, "config.yml")

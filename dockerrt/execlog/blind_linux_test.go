@@ -2,6 +2,7 @@ package execlog_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/dockerrt/execlog"
 )
 
@@ -40,7 +42,7 @@ func TestWithoutNotices(t *testing.T) {
 		child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: gids}
 		output, err := child.CombinedOutput()
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
-			t.Skip("this host gives no user namespace: ", err)
+			skiplog.Skip(t, fmt.Sprint("this host gives no user namespace: ", err))
 		}
 		if err != nil {
 			t.Errorf("with %s: %v\n%s", setting, err, output)

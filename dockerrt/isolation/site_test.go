@@ -17,6 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 )
 
 // site is a host with sandboxes and an outside, each in a network namespace of its own:
@@ -43,7 +45,7 @@ var pool = netip.MustParsePrefix("10.213.0.0/16")
 func newSite(t *testing.T) *site {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root: hosts and sandboxes are network namespaces")
+		skiplog.Skip(t, "needs root: hosts and sandboxes are network namespaces")
 	}
 	s := &site{T: t}
 	for _, ns := range []*netns.NsHandle{&s.host, &s.a1, &s.a2, &s.b, &s.outside} {

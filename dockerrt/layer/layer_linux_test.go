@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/dockerrt/layer"
 )
 
@@ -27,7 +28,7 @@ type overlay struct {
 func mounted(t *testing.T, fill func(lower string)) overlay {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("SKIP: an overlay takes root")
+		skiplog.Skip(t, "an overlay takes root")
 	}
 	dir := t.TempDir()
 	at := func(name string) string {
@@ -53,7 +54,7 @@ func mounted(t *testing.T, fill func(lower string)) overlay {
 	o.Made = info.ModTime()
 	options := "lowerdir=" + o.Lower + ",upperdir=" + o.Upper + ",workdir=" + at("work") + ",redirect_dir=nofollow,metacopy=off,index=off"
 	if err := unix.Mount("overlay", o.merged, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		t.Skipf("SKIP: an overlay cannot be mounted here: %v", err)
+		skiplog.Skip(t, fmt.Sprintf("an overlay cannot be mounted here: %v", err))
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(o.merged, unix.MNT_DETACH); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/server/chaos"
@@ -39,7 +40,7 @@ type site struct {
 func newSite(t *testing.T, liveRestore, proxied bool) *site {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("only root can run an engine of its own")
+		skiplog.Skip(t, "only root can run an engine of its own")
 	}
 	binary, err := crashpoints()
 	if err != nil {
