@@ -31,6 +31,16 @@ var probeBinary = sync.OnceValues(func() (string, error) {
 	return buildStatic("probe", "./dockerrt/dockertest/probe")
 })
 
+// IntruderBinary builds the program that tries walls from inside, as InitBinary does.
+func IntruderBinary(t testing.TB) string {
+	t.Helper()
+	path, err := buildStatic("intruder", "./dockerrt/dockertest/intruder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // moduleRoot is where this module's go.mod lies.
 var moduleRoot = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
