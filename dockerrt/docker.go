@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 
 	"github.com/agbox-dev/agbox/actors"
@@ -31,6 +32,8 @@ type Config struct {
 	// Pool is the range that sandbox networks take their subnets from, SubnetBits their prefix length.
 	Pool       netip.Prefix
 	SubnetBits int
+	// NameServers are those of sandboxes in mode internet, of IPv4 and not on a loopback; none: this host's.
+	NameServers []netip.Addr
 	// CreateConcurrency is how many sandboxes are made at once; others wait in order.
 	CreateConcurrency int
 	// StopGrace is how long processes have from TERM to KILL when their sandbox is stopped or their exec
@@ -107,7 +110,7 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 	d := &Docker{
 		config: config, api: api, log: log, layout: layout{filepath.Clean(config.DataDir)},
 		creates: make(chan struct{}, max(config.CreateConcurrency, 1)),
-		guard:   newGuard(config), images: image.New(api, "", log),
+		images:  image.New(api, "", log),
 	}
 	d.closed, d.close = context.WithCancel(context.Background())
 	d.primaries.ids = map[string]string{}
@@ -138,10 +141,12 @@ func (d *Docker) connect(ctx context.Context) error {
 	if d.guest, err = d.layout.placeGuest(d.config.InitPath); err != nil {
 		return err
 	}
-	if d.subnets, err = d.newSubnets(ctx); err != nil {
-		return err
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("dockerrt: cannot list networks: %w", err)
 	}
-	return d.protect(ctx)
+	d.subnets = d.newSubnets(networks)
+	return d.openGuard(networks)
 }
 
 // forbidden: the client's errors do not always wrap the system's.

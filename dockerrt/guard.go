@@ -1,12 +1,9 @@
 package dockerrt
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 
 	"github.com/docker/docker/api/types/network"
@@ -15,225 +12,230 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Network modes of a spec; none of them is internet.
-const (
-	modeNone  = "none"
-	modeAllow = "allow"
+// guard keeps the packet rules as what exists wants them. Nothing is counted: a bridge of ours that the rules do not know
+// lets nothing out, one that is gone is forgotten, and whoever alters the rules finds them put back.
+type guard struct {
+	rules    *isolation.Rules
+	tell     func(message string, err error)
+	watching sync.WaitGroup
+	// altered holds a token while the kernel has told of a change that nobody has looked at.
+	altered chan struct{}
+
+	mu sync.Mutex
+	// problem is why the kernel did not take the rules last time, elsewhere why they do not hold for the engine's networks.
+	problem, elsewhere error
+}
+
+var (
+	// errElsewhere: rules that agboxd sets do not hold for this engine's sandboxes.
+	errElsewhere = errors.New("the engine's networks are in another network namespace than agboxd, or on another machine")
+	// errEarlier: the rules go by the names of bridges, and this one has another.
+	errEarlier = errors.New("an earlier agboxd made the sandbox's network: delete the sandbox and create it again")
 )
 
-// guard keeps the packet rules in force while there are networks of ours.
-type guard struct {
-	rules *isolation.Rules
-	// turn holds one token; whoever has it may change what follows and the rules.
-	turn    chan struct{}
-	up      bool
-	problem error
-	// networks counts ours, those that are being made included.
-	networks int
-	// lifting are the goroutines that take the rules away.
-	lifting sync.WaitGroup
-}
-
-func newGuard(config Config) *guard {
-	g := &guard{rules: isolation.Open(config.Instance, config.Pool, config.SubnetBits), turn: make(chan struct{}, 1)}
-	g.turn <- struct{}{}
-	return g
-}
-
-// protect puts the rules in force, again when somebody altered them. Without the right to do so it goes on without
-// them, unless the configuration requires them.
-func (d *Docker) protect(ctx context.Context) error {
-	g := d.guard
-	if g.up {
-		err := g.rules.Verify()
-		if err == nil {
-			return nil
+// openGuard puts the rules in force for the networks that there are, and keeps them so until Close. Without the right to
+// do so it goes on without them, unless the configuration requires them.
+func (d *Docker) openGuard(networks []network.Summary) error {
+	g := &guard{
+		rules: isolation.Open(d.config.Instance, d.config.Pool), altered: make(chan struct{}, 1),
+		tell: func(message string, err error) { d.log.Warn(message, "error", err) },
+	}
+	d.guard = g
+	if err := d.compare(networks); err != nil && d.config.IsolationRequired {
+		return fmt.Errorf("isolation.required is set, and sandboxes cannot be kept from this host: %w", err)
+	}
+	g.watching.Go(func() {
+		err := g.rules.Watch(d.closed, func() {
+			select {
+			case g.altered <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil && !errors.Is(err, isolation.ErrNotPermitted) {
+			d.log.Warn("packet rules that somebody alters are put back only when agboxd next looks", "error", err)
 		}
-		d.log.Warn("audit: the packet rules were altered and are put back", "error", err)
+	})
+	g.watching.Go(func() {
+		for {
+			select {
+			case <-g.altered:
+				g.hold(nil)
+			case <-d.closed.Done():
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// compare brings the rules to what exists, given the engine's networks or those of them that are ours, and returns why
+// sandboxes are not kept in.
+func (d *Docker) compare(networks []network.Summary) error {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("cannot list network interfaces: %w", err)
 	}
-	before := g.problem
-	g.problem = g.rules.Install()
-	g.up = g.problem == nil
+	here := map[string]bool{}
+	for _, i := range interfaces {
+		here[i.Name] = true
+	}
+	g := d.guard
+	reaches, earlier := map[string]isolation.Reach{}, false
+	var ours, others evidence
+	for _, n := range networks {
+		bridge, seen := bridgeOf(n), &others
+		if n.Labels[labelInstance] == d.config.Instance {
+			seen = &ours
+			earlier = earlier || !g.rules.Holds(bridge)
+		}
+		seen.add(bridge, here)
+		if seen == &ours && g.rules.Holds(bridge) && here[bridge] {
+			reaches[bridge] = d.reach(specOf(n))
+		}
+	}
+	for _, bridge := range g.rules.Admitted() {
+		if !here[bridge] {
+			if err := g.rules.Release(bridge); err != nil {
+				g.tell("a network's packet rules could not be taken away", err)
+			}
+		}
+	}
+	if !earlier {
+		_ = g.rules.RemoveEarlier() // of an error hold tells
+	}
+	if ours.none() {
+		ours = others
+	}
+	g.place(ours.elsewhere())
+	return errors.Join(g.hold(reaches), ours.elsewhere())
+}
+
+// evidence is how many bridges whose names nobody can have by chance are in this network namespace, and how many are not.
+type evidence struct{ here, missing int }
+
+func (e *evidence) add(bridge string, here map[string]bool) {
 	switch {
-	case g.up:
-		return d.restrictAgain(ctx)
-	case d.config.IsolationRequired:
-		return fmt.Errorf("isolation.required is set, and sandboxes cannot be kept from this host: %w", g.problem)
+	case bridge == "":
+	case here[bridge]:
+		e.here++
+	default:
+		e.missing++
 	}
-	if before == nil || before.Error() != g.problem.Error() {
-		d.log.Warn("sandboxes are not kept from this host and from each other", "error", g.problem)
+}
+
+func (e *evidence) none() bool { return e.here+e.missing == 0 }
+
+func (e *evidence) elsewhere() error {
+	if e.missing > 0 && e.here == 0 {
+		return errElsewhere
 	}
 	return nil
 }
 
-// restrictAgain restricts the networks that there are as their labels say.
-func (d *Docker) restrictAgain(ctx context.Context) error {
-	ctx, cancel := d.read(ctx)
-	defer cancel()
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine("")})
-	if err != nil {
-		return fmt.Errorf("cannot list networks: %w", err)
+// place notes whether the engine's bridges are where the rules are.
+func (g *guard) place(elsewhere error) {
+	g.mu.Lock()
+	news := elsewhere != nil && g.elsewhere == nil
+	g.elsewhere = elsewhere
+	g.mu.Unlock()
+	if news {
+		g.tell("sandboxes are not kept from this host and from each other", elsewhere)
 	}
-	d.guard.networks = max(d.guard.networks, len(networks))
-	known := map[netip.Prefix]bool{}
-	for _, n := range networks {
-		spec := &agboxv1.NetworkSpec{}
-		if text := n.Labels[labelNetwork]; text == "" || json.Unmarshal([]byte(text), spec) != nil {
-			continue
-		}
-		for _, subnet := range subnetsOf(n.IPAM) {
-			known[subnet] = true
-			if err := d.guard.rules.Restrict(subnet, destinations(spec)); err != nil {
-				return err
-			}
-		}
+}
+
+// hold compares the kernel with what it should have, these beside what was admitted, and mends it. It returns why it cannot.
+func (g *guard) hold(reaches map[string]isolation.Reach) error {
+	altered, err := g.rules.Hold(reaches)
+	if altered != nil {
+		g.tell("audit: the packet rules were altered and are put back", altered)
 	}
-	restricted, err := d.guard.rules.Restricted()
-	if err != nil {
+	g.mu.Lock()
+	news := err != nil && (g.problem == nil || g.problem.Error() != err.Error())
+	g.problem = err
+	g.mu.Unlock()
+	if news {
+		g.tell("sandboxes are not kept from this host and from each other", err)
+	}
+	return err
+}
+
+// admit lets what is on the bridge reach what reach says, and no more, and returns why that does not hold.
+func (g *guard) admit(bridge string, reach isolation.Reach) error {
+	if !g.rules.Holds(bridge) {
+		return errEarlier
+	}
+	if _, err := net.InterfaceByName(bridge); err != nil {
+		g.place(errElsewhere)
+		return errElsewhere
+	}
+	g.place(nil)
+	if err := g.rules.Admit(bridge, reach); errors.Is(err, isolation.ErrInvalid) {
 		return err
 	}
-	for _, subnet := range restricted {
-		if !known[subnet] {
-			if err := d.guard.rules.Release(subnet); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return g.hold(nil)
 }
 
-// enter counts a network that is being made and puts the rules in force for it.
-func (d *Docker) enter(ctx context.Context) error {
-	<-d.guard.turn
-	defer func() { d.guard.turn <- struct{}{} }()
-	d.guard.networks++
-	return d.protect(ctx)
+// release forgets the bridge of a network that is gone.
+func (g *guard) release(bridge string) {
+	if err := g.rules.Release(bridge); err != nil {
+		g.tell("a network's packet rules could not be taken away", err)
+	}
+	g.hold(nil)
 }
 
-// leave takes back a network that was not made.
-func (d *Docker) leave() {
-	<-d.guard.turn
-	d.guard.networks--
-	d.guard.turn <- struct{}{}
-}
-
-// restrict lets what is on the subnet reach only what the spec allows.
-func (d *Docker) restrict(subnet netip.Prefix, spec *agboxv1.NetworkSpec) error {
-	<-d.guard.turn
-	defer func() { d.guard.turn <- struct{}{} }()
-	if !d.guard.up {
-		return coded("NETWORK_RESTRICTION_UNAVAILABLE",
-			"network mode %s needs packet rules, and agboxd cannot set them: %w", spec.Mode, d.guard.problem)
-	}
-	return d.guard.rules.Restrict(subnet, destinations(spec))
-}
-
-// errElsewhere: rules that agboxd sets do not hold for this engine's sandboxes.
-var errElsewhere = errors.New("the engine's networks are in another network namespace than agboxd, or on another machine")
-
-// reachable fails when the rules do not hold for a network that was made, and they must.
-func (d *Docker) reachable(networkID string) error {
-	_, err := net.InterfaceByName("br-" + networkID[:12]) // the engine's own naming
-	if err == nil {
-		return nil
-	}
-	<-d.guard.turn
-	defer func() { d.guard.turn <- struct{}{} }()
-	if d.guard.problem == nil {
-		d.log.Warn("sandboxes are not kept from this host and from each other", "error", errElsewhere)
-		d.guard.problem = errElsewhere
-	}
-	if d.config.IsolationRequired {
-		return fmt.Errorf("isolation.required is set: %w", errElsewhere)
-	}
-	return nil
-}
-
-// close takes the rules away where nothing of ours is left to be kept in.
+// close leaves the rules in force as long as there is a bridge of ours.
 func (g *guard) close() error {
-	g.lifting.Wait()
-	<-g.turn
-	defer func() { g.turn <- struct{}{} }()
-	if g.up && g.networks == 0 {
-		return g.rules.Remove()
+	g.watching.Wait()
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("dockerrt: the packet rules stay: cannot list network interfaces: %w", err)
+	}
+	for _, i := range interfaces {
+		if g.rules.Holds(i.Name) {
+			return nil
+		}
+	}
+	if err := g.rules.Remove(); !errors.Is(err, isolation.ErrNotPermitted) {
+		return err
 	}
 	return nil
 }
 
-// release lets go of a subnet whose network is gone, and of all rules, soon, with the last one.
-func (d *Docker) release(subnet netip.Prefix, restricted bool) {
-	g := d.guard
-	<-g.turn
-	defer func() { g.turn <- struct{}{} }()
-	g.networks--
-	if !g.up {
-		return
-	}
-	if restricted {
-		if err := g.rules.Release(subnet); err != nil {
-			d.log.Warn("a network's packet rules could not be taken away", "subnet", subnet, "error", err)
-		}
-	}
-	if g.networks <= 0 {
-		g.lifting.Go(d.lift) // nobody has to wait for it
-	}
-}
-
-// lift takes all rules away, unless there is something to keep in again.
-func (d *Docker) lift() {
-	g := d.guard
-	<-g.turn
-	defer func() { g.turn <- struct{}{} }()
-	if !g.up || g.networks > 0 {
-		return
-	}
-	g.up = false
-	if err := g.rules.Remove(); err != nil {
-		d.log.Warn("packet rules could not be taken away", "error", err)
-	}
-}
-
-// Isolated reports whether sandboxes are kept from the host and from each other, or would be if there were any, and
-// why not.
+// Isolated reports whether sandboxes are kept from the host and from each other, or would be if there were any, and why
+// not. It looks, and mends what it can.
 func (d *Docker) Isolated() (bool, string) {
-	<-d.guard.turn
-	defer func() { d.guard.turn <- struct{}{} }()
-	if d.guard.problem != nil {
-		return false, d.guard.problem.Error()
+	if err := d.isolated(); err != nil {
+		return false, err.Error()
 	}
 	return true, ""
 }
 
-// destinations are what a validated spec allows.
-func destinations(spec *agboxv1.NetworkSpec) []isolation.Destination {
-	if spec.Mode != modeAllow {
-		return nil
+func (d *Docker) isolated() error {
+	if err := d.guard.hold(nil); err != nil {
+		return err
 	}
-	var list []isolation.Destination
-	for _, allowed := range spec.Allow {
-		prefix, err := netip.ParsePrefix(allowed.Cidr)
-		if err != nil {
-			address, err := netip.ParseAddr(allowed.Cidr)
-			if err != nil {
-				continue
-			}
-			prefix = netip.PrefixFrom(address, address.BitLen())
-		}
-		if len(allowed.Ports) == 0 {
-			list = append(list, isolation.Destination{Prefix: prefix})
-		}
-		for _, port := range allowed.Ports {
-			for _, protocol := range protocols(allowed.Protocol) {
-				list = append(list, isolation.Destination{Prefix: prefix, Protocol: protocol, FirstPort: uint16(port), LastPort: uint16(port)})
-			}
-		}
-	}
-	return list
+	d.guard.mu.Lock()
+	defer d.guard.mu.Unlock()
+	return d.guard.elsewhere
 }
 
-func protocols(named string) []string {
-	if named == "" {
-		return []string{"tcp", "udp"}
+// codeRestriction is the code of a network mode that cannot be had here.
+const codeRestriction = "NETWORK_RESTRICTION_UNAVAILABLE"
+
+// admit has the packet rules hold for a sandbox's network. It refuses where they do not and must.
+func (d *Docker) admit(bridge string, spec *agboxv1.NetworkSpec) error {
+	err := d.guard.admit(bridge, d.reach(spec))
+	switch {
+	case err == nil:
+		return nil
+	case restricted(spec):
+		return unrestricted(spec, err)
+	case d.config.IsolationRequired:
+		return fmt.Errorf("isolation.required is set: %w", err)
 	}
-	return []string{named}
+	return nil
+}
+
+func unrestricted(spec *agboxv1.NetworkSpec, err error) error {
+	return coded(codeRestriction, "network mode %s needs packet rules, and agboxd cannot set them: %w", spec.GetMode(), err)
 }

@@ -21,7 +21,7 @@ const (
 	labelUser      = labelNamespace + ".user."
 	// labelImage holds the id of the image that a container was made from.
 	labelImage = labelNamespace + ".image"
-	// labelNetwork holds the network's mode and what it allows, as JSON, where it is restricted.
+	// labelNetwork holds the network's mode and what it allows, as JSON; without it, that is the internet.
 	labelNetwork = labelNamespace + ".network"
 	// Docker's own tools group containers by these.
 	labelComposeProject = "com.docker.compose.project"

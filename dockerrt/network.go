@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -14,13 +13,42 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
+// optionBridge is the engine's option that names a network's bridge.
+const optionBridge = "com.docker.network.bridge.name"
+
+// bridgeOf is the name of the network's interface on the engine's machine; "" for a network without, or with one that
+// other networks may have too.
+func bridgeOf(n network.Summary) string {
+	name, named := n.Options[optionBridge]
+	switch {
+	case n.Driver != "bridge" || named && !strings.HasPrefix(n.Name, networkPrefix):
+		return ""
+	case named:
+		return name
+	}
+	return "br-" + n.ID[:12] // the engine's own naming
+}
+
+// specOf is what the network's sandbox may reach, as its label has it. What cannot be read may reach nothing.
+func specOf(n network.Summary) *agboxv1.NetworkSpec {
+	text, there := n.Labels[labelNetwork]
+	if !there {
+		return nil
+	}
+	spec := &agboxv1.NetworkSpec{}
+	if json.Unmarshal([]byte(text), spec) != nil {
+		return &agboxv1.NetworkSpec{Mode: modeNone}
+	}
+	return spec
+}
+
 // networked reports whether the sandbox has a network at all: what may reach nothing and has no services has none.
 func networked(spec *agboxv1.CreateSpec) bool {
 	return spec.GetNetwork().GetMode() != modeNone || len(spec.RequiredServices)+len(spec.OptionalServices) > 0
 }
 
-// createNetwork makes the sandbox's network on a subnet of its own and returns its id, "" for a sandbox that has none. The
-// packet rules come into force meanwhile; nothing is on the network before it returns.
+// createNetwork makes the sandbox's network on a subnet of its own and returns its id, "" for a sandbox that has none.
+// Nothing is on the network before the packet rules know of it.
 func (d *Docker) createNetwork(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (id string, err error) {
 	if !networked(spec) {
 		return "", nil
@@ -28,59 +56,62 @@ func (d *Docker) createNetwork(ctx context.Context, sandboxID string, spec *agbo
 	defer step(ctx, "made", "network %s", networkName(sandboxID))(&err)
 	ctx, cancel := d.write(ctx)
 	defer cancel()
-	protected := make(chan error, 1)
-	go func() { protected <- d.enter(ctx) }()
-	id, subnet, err := d.makeNetwork(ctx, sandboxID, spec)
-	if entered := <-protected; err == nil {
-		err = entered
-	}
-	if id == "" {
-		d.leave()
+	id, bridge, err := d.makeNetwork(ctx, sandboxID, spec)
+	if err != nil {
 		return "", err
 	}
-	if err == nil && restricted(spec) {
-		err = d.restrict(subnet, spec.Network)
-	}
-	if err == nil {
-		err = d.reachable(id)
-	}
-	return id, err
+	return id, d.admit(bridge, spec.Network)
 }
 
-func restricted(spec *agboxv1.CreateSpec) bool {
-	mode := spec.GetNetwork().GetMode()
-	return mode == modeNone || mode == modeAllow
+// admitAgain has the packet rules hold for the networks of a sandbox that is about to be started again.
+func (d *Docker) admitAgain(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
+	ctx, cancel := d.read(ctx)
+	defer cancel()
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
+	if err != nil {
+		return fmt.Errorf("cannot list networks: %w", err)
+	}
+	for _, n := range networks {
+		if err := d.admit(bridgeOf(n), spec.Network); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (d *Docker) makeNetwork(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (string, netip.Prefix, error) {
+func (d *Docker) makeNetwork(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (id, bridge string, err error) {
 	labels := d.labels(sandboxID, componentNetwork, spec.Labels)
-	if restricted(spec) {
+	if spec.Network != nil {
 		text, err := json.Marshal(spec.Network)
 		if err != nil {
-			return "", netip.Prefix{}, err
+			return "", "", err
 		}
 		labels[labelNetwork] = string(text)
 	}
+	ipv6 := false // whatever the engine's default is
+	bridge = d.guard.rules.Bridge()
 	for {
 		subnet, err := d.subnets.take()
 		if err != nil {
-			return "", subnet, err
+			return "", "", err
 		}
 		created, err := d.api.NetworkCreate(ctx, networkName(sandboxID), network.CreateOptions{
-			Driver:   "bridge",
-			Internal: spec.GetNetwork().GetMode() == modeNone,
-			Labels:   labels,
-			IPAM:     &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet.String()}}},
+			Driver:     "bridge",
+			EnableIPv6: &ipv6,
+			Internal:   spec.GetNetwork().GetMode() == modeNone,
+			Labels:     labels,
+			Options:    map[string]string{optionBridge: bridge},
+			IPAM:       &network.IPAM{Config: []network.IPAMConfig{{Subnet: subnet.String()}}},
 		})
 		switch {
 		case err == nil:
-			return created.ID, subnet, nil
+			return created.ID, bridge, nil
 		case strings.Contains(err.Error(), "overlap"):
 			// Somebody else's since we looked: it stays taken, and another one is tried.
 			tell(ctx, "network %s: subnet %s is taken: %v", networkName(sandboxID), subnet, err)
 		default:
 			d.subnets.release(subnet)
-			return "", subnet, fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
+			return "", "", fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
 		}
 	}
 }
@@ -110,8 +141,8 @@ func (d *Docker) removeNetworks(ctx context.Context, sandboxID, keep string) err
 			errs = append(errs, err)
 			continue
 		}
+		d.guard.release(bridgeOf(n))
 		for _, subnet := range subnetsOf(n.IPAM) {
-			d.release(subnet, n.Labels[labelNetwork] != "")
 			d.subnets.release(subnet)
 		}
 	}

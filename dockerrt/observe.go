@@ -51,6 +51,7 @@ func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
 		id := n.Labels[labelSandbox]
 		found.Objects[id] = found.Objects[id] || n.Labels[labelOwner] != d.owner()
 	}
+	_ = d.compare(networks) // what is wrong is in the log and in Isolated
 	if err := d.inventoryLayers(ctx, found.Objects); err != nil {
 		return found, err
 	}

@@ -95,6 +95,7 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	if networked(spec) {
 		host.NetworkMode = container.NetworkMode(networkName(sandboxID))
 	}
+	host.DNS = d.nameServers(spec.Network)
 	host.Mounts = d.primaryMounts(sandboxID, spec)
 	host.LogConfig = container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": initLogSize}}
 	host.PortBindings = bindings

@@ -249,6 +249,9 @@ func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 	if err := d.checkSources(spec, true); err != nil { // before a service starts
 		return actors.Started{}, err
 	}
+	if err := d.admitAgain(ctx, sandboxID, spec); err != nil {
+		return actors.Started{}, err
+	}
 	d.unlink(sandboxID)
 	link, err := d.link(sandboxID)
 	if err != nil {

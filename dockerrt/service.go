@@ -94,6 +94,7 @@ func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agbo
 	}
 	host := confine(service)
 	host.NetworkMode = container.NetworkMode(networkName(sandboxID))
+	host.DNS = d.nameServers(spec.Network)
 	host.LogConfig = serviceLog
 	networking := &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{
 		networkName(sandboxID): {Aliases: []string{service.Name}},

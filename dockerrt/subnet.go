@@ -2,10 +2,8 @@ package dockerrt
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"net/netip"
 	"os"
 	"strings"
@@ -25,13 +23,9 @@ type subnets struct {
 }
 
 // newSubnets learns which subnets Docker's networks and the host's routes occupy.
-func (d *Docker) newSubnets(ctx context.Context) (*subnets, error) {
+func (d *Docker) newSubnets(networks []network.Summary) *subnets {
 	s := &subnets{pool: d.config.Pool.Masked(), bits: d.config.SubnetBits, taken: map[netip.Prefix]bool{}}
 	s.next = s.pool.Addr()
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("dockerrt: cannot list networks: %w", err)
-	}
 	for _, n := range networks {
 		for _, subnet := range subnetsOf(n.IPAM) {
 			s.taken[subnet] = true
@@ -40,7 +34,7 @@ func (d *Docker) newSubnets(ctx context.Context) (*subnets, error) {
 	for _, route := range hostRoutes() {
 		s.taken[route] = true
 	}
-	return s, nil
+	return s
 }
 
 func subnetsOf(ipam network.IPAM) []netip.Prefix {

@@ -48,7 +48,7 @@ type Spec struct {
 	Limits
 	GPUs               string   // "all", a number, or device ids separated by commas; "": none
 	ReadOnlyRoot       bool     // mounts, Tmpfs and /workspace stay writable
-	CapAdd             []string // beside the default capabilities, such as NET_RAW
+	CapAdd             []string // beside the default capabilities, such as IPC_LOCK
 	AllowNewPrivileges bool     // lets setuid programs such as sudo work
 
 	Network    *Network // nil: the internet
@@ -114,7 +114,7 @@ type Port struct {
 type NetworkMode string
 
 const (
-	NetworkInternet NetworkMode = "internet" // also ""
+	NetworkInternet NetworkMode = "internet" // also "": what is public
 	NetworkNone     NetworkMode = "none"
 	NetworkAllow    NetworkMode = "allow" // what Allow lists
 )
@@ -123,6 +123,9 @@ const (
 type Network struct {
 	Mode  NetworkMode
 	Allow []Destination // for NetworkAllow, at most 1,000, counting each port and protocol
+	// Private opens private and other special addresses too: in mode internet all of them, in mode allow those in ranges
+	// that are partly public, such as 0.0.0.0/0.
+	Private bool
 }
 
 // Destination is a part of the network.
@@ -220,7 +223,7 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 		})
 	}
 	if n := s.Network; n != nil {
-		p.Network = &agboxv1.NetworkSpec{Mode: string(n.Mode)}
+		p.Network = &agboxv1.NetworkSpec{Mode: string(n.Mode), Private: n.Private}
 		for _, d := range n.Allow {
 			to := &agboxv1.NetworkDestination{Cidr: d.CIDR, Protocol: d.Protocol}
 			for _, port := range d.Ports {

@@ -87,7 +87,7 @@ var badSpecs = []badSpec{
 	{"tmpfs", `tmpfs {target: "/t" size: -1}`, "TMPFS_SIZE_INVALID", "tmpfs[0].size", "-1 bytes are negative; use a size, or 0"},
 	{"GPUs", `gpus: "0"`, "GPUS_INVALID", "gpus", `"0" names no devices; write "all", a number from 1 on`},
 	{"unknown capability", `cap_add: "NET"`, "CAPABILITY_UNKNOWN", "cap_add[0]", `there is no capability "NET"; write one of Linux's names`},
-	{"capability twice", `cap_add: "NET_RAW" cap_add: "cap_net_raw"`, "CAPABILITY_REPEATED", "cap_add[1]", `"cap_net_raw" is named twice; remove one`},
+	{"capability twice", `cap_add: "IPC_LOCK" cap_add: "cap_ipc_lock"`, "CAPABILITY_REPEATED", "cap_add[1]", `"cap_ipc_lock" is named twice; remove one`},
 	{"harmful capability", `cap_add: "SYS_ADMIN"`, "CAPABILITY_REFUSED", "cap_add[0]", `"SYS_ADMIN" would give the sandbox a hold on mounts and most of the host's kernel; leave it out, or have it listed under sandbox.allowed_capabilities`},
 
 	{"network mode", `network {mode: "host"}`, "NETWORK_MODE_INVALID", "network.mode", `"host" is none of internet, none, allow; use one of them, or leave it out for internet`},

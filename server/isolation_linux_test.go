@@ -39,7 +39,7 @@ func greet(t *testing.T, listener net.Listener) {
 	t.Cleanup(func() { listener.Close(); <-done })
 }
 
-// outside is a machine beyond this host: a network namespace at 198.51.100.2, reached by a wire, that answers on the
+// outside is a machine beyond this host: a network namespace at 45.51.100.2, reached by a wire, that answers on the
 // ports 7000 and 8000.
 func outside(t *testing.T) {
 	t.Helper()
@@ -70,12 +70,12 @@ func outside(t *testing.T) {
 		defer host.Close()
 		inside <- errors.Join(
 			netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: there}, PeerName: here, PeerNamespace: netlink.NsFd(host)}),
-			raise(there, "198.51.100.2/24"), listenAt(t, "198.51.100.2:7000"), listenAt(t, "198.51.100.2:8000"))
+			raise(there, "45.51.100.2/24"), listenAt(t, "45.51.100.2:7000"), listenAt(t, "45.51.100.2:8000"))
 	}()
 	if err := <-inside; err != nil {
 		t.Fatal(err)
 	}
-	if err := raise(here, "198.51.100.1/24"); err != nil {
+	if err := raise(here, "45.51.100.1/24"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -166,7 +166,7 @@ func TestIsolation(t *testing.T) {
 	if text := ask(t, d, two, &agboxv1.PublishedPort{ContainerPort: 8080, HostIp: "127.0.0.1", HostPort: uint32(published)}); text != "open\n" {
 		t.Errorf("from the host the published port answers %q", text)
 	}
-	if !reaches(d, one, "db", 8080) || !reaches(d, one, "198.51.100.2", 7000) {
+	if !reaches(d, one, "db", 8080) || !reaches(d, one, "45.51.100.2", 7000) {
 		t.Error("its own service or the world outside is closed")
 	}
 	_, gatewayOne := addressOf(t, d, one)
@@ -212,7 +212,7 @@ func TestNetworkModes(t *testing.T) {
 	d := servertest.Start(t)
 	outside(t)
 	none := d.Create(&agboxv1.CreateSpec{Network: &agboxv1.NetworkSpec{Mode: "none"}})
-	if reaches(d, none, "198.51.100.2", 7000) {
+	if reaches(d, none, "45.51.100.2", 7000) {
 		t.Error("a sandbox without network reaches the world")
 	}
 	if networks, err := d.Engine.NetworkList(t.Context(), network.ListOptions{}); err != nil {
@@ -227,21 +227,21 @@ func TestNetworkModes(t *testing.T) {
 	served := d.Create(&agboxv1.CreateSpec{
 		Network: &agboxv1.NetworkSpec{Mode: "none"}, RequiredServices: []*agboxv1.ServiceSpec{web(d, "db")},
 	})
-	if reaches(d, served, "198.51.100.2", 7000) {
+	if reaches(d, served, "45.51.100.2", 7000) {
 		t.Error("a sandbox that has only its services reaches the world")
 	}
 	if _, stdout, stderr := d.Exec(served, "wget", "-qO-", "http://db:8080/index.html"); stdout != "hello from db\n" {
 		t.Errorf("its service answers %q, %s", stdout, stderr)
 	}
 	allowed := d.Create(&agboxv1.CreateSpec{Network: &agboxv1.NetworkSpec{Mode: "allow", Allow: []*agboxv1.NetworkDestination{
-		{Cidr: "198.51.100.0/24", Ports: []uint32{8000}},
+		{Cidr: "45.51.100.0/24", Ports: []uint32{8000}},
 	}}})
 	check := func(when string) {
 		t.Helper()
-		if !reaches(d, allowed, "198.51.100.2", 8000) {
+		if !reaches(d, allowed, "45.51.100.2", 8000) {
 			t.Errorf("%s: what is allowed is closed", when)
 		}
-		if reaches(d, allowed, "198.51.100.2", 7000) {
+		if reaches(d, allowed, "45.51.100.2", 7000) {
 			t.Errorf("%s: what is not allowed is open", when)
 		}
 	}

@@ -118,7 +118,7 @@ func TestAdditions(t *testing.T) {
 	id := d.Create(&agboxv1.CreateSpec{
 		Image: d.Variant(dockertest.HealthChecked), CpuLimit: 0.5, MemoryLimit: 64 << 20, PidsLimit: 50, ShmSize: 8 << 20, ReadOnlyRoot: true,
 		Tmpfs: []*agboxv1.TmpfsSpec{{Target: "/scratch", Size: 1 << 20}}, Hostname: "box.test",
-		ExtraHosts: map[string]string{"registry.test": "192.0.2.7"}, CapAdd: []string{"NET_RAW"}, WorkingDir: "/workspace",
+		ExtraHosts: map[string]string{"registry.test": "192.0.2.7"}, CapAdd: []string{"IPC_LOCK"}, WorkingDir: "/workspace",
 	})
 	for _, c := range []struct{ script, want string }{
 		{"hostname", "box.test\n"},
@@ -140,7 +140,7 @@ func TestAdditions(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := found.HostConfig
-	if host.NanoCPUs != 5e8 || host.Memory != 64<<20 || *host.PidsLimit != 50 || !slices.Equal(host.CapAdd, []string{"CAP_NET_RAW"}) || !slices.Equal(host.CapDrop, []string{"CAP_MKNOD"}) || host.Privileged {
+	if host.NanoCPUs != 5e8 || host.Memory != 64<<20 || *host.PidsLimit != 50 || !slices.Equal(host.CapAdd, []string{"CAP_IPC_LOCK"}) || !slices.Equal(host.CapDrop, []string{"CAP_MKNOD", "CAP_NET_RAW"}) || host.Privileged {
 		t.Errorf("the engine holds %+v", host)
 	}
 	if found.State.Health != nil {

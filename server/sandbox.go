@@ -38,6 +38,9 @@ func (s *Server) create(ctx context.Context, id string, resolved *spec.Resolved)
 	if err := s.layered(resolved); err != nil {
 		return nil, err
 	}
+	if err := s.restricted(resolved.Spec); err != nil {
+		return nil, err
+	}
 	for _, skipped := range resolved.Skipped {
 		s.log.Info("builtin tool mount skipped", "sandbox_id", id, "why", skipped)
 	}
@@ -72,6 +75,23 @@ func (s *Server) layered(resolved *spec.Resolved) error {
 	}
 	return newStatus(codes.FailedPrecondition, reasonNoCopyOnWrite,
 		fmt.Sprintf("%s: %s cannot be mounted copy-on-write: %v; %s", field, m.Target, problem, advice), map[string]string{"field": field})
+}
+
+const reasonNoRestriction = "NETWORK_RESTRICTION_UNAVAILABLE"
+
+// restricted refuses a spec whose network mode takes packet rules where there are none, whatever the configuration requires.
+func (s *Server) restricted(create *agboxv1.CreateSpec) error {
+	if !spec.Restricted(create) {
+		return nil
+	}
+	isolated, problem := s.runtime.Isolated()
+	if isolated {
+		return nil
+	}
+	const field = "create_spec.network.mode"
+	return newStatus(codes.FailedPrecondition, reasonNoRestriction, fmt.Sprintf(
+		"%s: %q needs packet rules, and agboxd cannot set them here: %s; use \"none\" without services, or leave the network as it is",
+		field, create.Network.Mode, problem), map[string]string{"field": field})
 }
 
 // requestID is the mark by which a client says that a create or an exec may be a repetition of an earlier try.

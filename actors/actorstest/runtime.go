@@ -31,6 +31,8 @@ type Runtime struct {
 	NoCopyOnWrite error
 	// Logs is the directory that output lies in; "": there is none.
 	Logs string
+	// NotIsolated is why sandboxes are not kept from the host; "": they are.
+	NotIsolated string
 	// Orphans are reported as objects in the runtime.
 	Orphans map[string]bool
 	// Described are sandboxes that the runtime can describe, Histories those with files, and Execs the execs of each sandbox
@@ -284,7 +286,8 @@ func (r *Runtime) Observe(ctx context.Context, id string, _ *agboxv1.CreateSpec)
 	return actors.Observation{Alive: r.running[id], Code: lifecycle.CodeContainerNotRunning, Cause: "exit code 137 (signal 9)", Lost: r.lost}, nil
 }
 
-func (r *Runtime) Isolated() (bool, string) { return true, "" }
+// Isolated returns NotIsolated.
+func (r *Runtime) Isolated() (bool, string) { return r.NotIsolated == "", r.NotIsolated }
 
 // CopyOnWrite returns NoCopyOnWrite.
 func (r *Runtime) CopyOnWrite() error { return r.NoCopyOnWrite }

@@ -23,6 +23,7 @@ type createFlags struct {
 	snapshot     string
 	env, labels  pairs
 	network      string
+	private      bool
 	allow        destinations
 	keep, hold   bool
 	lease        sdk.Lease
@@ -73,12 +74,13 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.Var((*size)(&f.spec.ShmSize), "shm-size", "size of /dev/shm, such as 1g (default: the engine's)")
 	flags.StringVar(&f.spec.GPUs, "gpus", "", "all, a number, or device ids separated by commas")
 	flags.BoolVar(&f.spec.ReadOnlyRoot, "read-only", false, "make the image's file system read-only")
-	flags.StringVar(&f.network, "network", "", "what can be reached: internet or none (default: internet)")
+	flags.StringVar(&f.network, "network", "", "what can be reached: internet, which is all that is public, or none (default: internet)")
+	flags.BoolVar(&f.private, "network-private", false, "private addresses can be reached too, with --network internet or --allow 0.0.0.0/0")
 	flags.Var(&f.allow, "allow", "allow this destination and others given so, nothing else")
 	flags.VarP((*ports)(&f.spec.Ports), "publish", "p", "publish a port, on 127.0.0.1 without an IP")
 	flags.StringVar(&f.spec.Hostname, "hostname", "", "host name of the sandbox")
 	flags.Var((*hosts)(&f.spec.ExtraHosts), "add-host", "line of /etc/hosts")
-	flags.StringArrayVar(&f.spec.CapAdd, "cap-add", nil, "capability beside the default ones, such as NET_RAW")
+	flags.StringArrayVar(&f.spec.CapAdd, "cap-add", nil, "capability beside the default ones, such as IPC_LOCK")
 	flags.BoolVar(&f.spec.AllowNewPrivileges, "allow-new-privileges", false, "let setuid programs such as sudo work")
 	flags.StringVar(&f.snapshot, "snapshot", "", "begin with the files and the spec of this snapshot, in place of an image")
 	flags.StringVar(&f.config, "config", "", "YAML file with the spec, - for stdin; flags override it")
@@ -110,13 +112,16 @@ func (f *createFlags) complete(cmd *cobra.Command, args []string) error {
 	case f.image == "" && f.config == "" && f.snapshot == "":
 		return errors.New("name an IMAGE, or a --config that does, or a --snapshot")
 	}
+	if f.private && f.network == "" && f.allow == nil {
+		f.network = string(sdk.NetworkInternet)
+	}
 	switch {
 	case f.network != "" && f.allow != nil:
 		return errors.New("--network and --allow exclude each other")
 	case f.network != "":
-		f.spec.Network = &sdk.Network{Mode: sdk.NetworkMode(f.network)}
+		f.spec.Network = &sdk.Network{Mode: sdk.NetworkMode(f.network), Private: f.private}
 	case f.allow != nil:
-		f.spec.Network = &sdk.Network{Mode: sdk.NetworkAllow, Allow: f.allow}
+		f.spec.Network = &sdk.Network{Mode: sdk.NetworkAllow, Allow: f.allow, Private: f.private}
 	}
 	if cmd.Flags().Changed("lease") {
 		f.spec.Lease = &f.lease

@@ -76,6 +76,8 @@ func TestRequests(t *testing.T) {
 		{"create x --network none", `create_spec {image: "x" network {mode: "none"}}`},
 		{"create x --allow 192.0.2.0/24 --allow 192.0.2.7:80,443", `create_spec {image: "x" network {mode: "allow"
 			allow {cidr: "192.0.2.0/24"} allow {cidr: "192.0.2.7" ports: 80 ports: 443}}}`},
+		{"create x --network-private", `create_spec {image: "x" network {mode: "internet" private: true}}`},
+		{"create x --allow 0.0.0.0/0 --network-private", `create_spec {image: "x" network {mode: "allow" allow {cidr: "0.0.0.0/0"} private: true}}`},
 		{"create x --hostname box --add-host db:192.0.2.7 --add-host six:2001:db8::1", `create_spec {image: "x" hostname: "box"
 			extra_hosts {key: "db" value: "192.0.2.7"} extra_hosts {key: "six" value: "2001:db8::1"}}`},
 		{"create x --cap-add NET_RAW --cap-add KILL --allow-new-privileges", `create_spec {image: "x" cap_add: "NET_RAW" cap_add: "KILL" allow_new_privileges: true}`},

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +33,9 @@ type config struct {
 		ExecTransport     dockerrt.ExecTransport `toml:"exec_transport"`
 	} `toml:"runtime"`
 	Network struct {
-		Pool   netip.Prefix `toml:"pool"`
-		Prefix int          `toml:"prefix"`
+		Pool        netip.Prefix `toml:"pool"`
+		Prefix      int          `toml:"prefix"`
+		NameServers []netip.Addr `toml:"name_servers"`
 	} `toml:"network"`
 	Docker struct {
 		Host string `toml:"host"`
@@ -160,6 +162,8 @@ func (c config) check() error {
 		return errors.New(c.Limits.problem())
 	case !c.Network.Pool.IsValid() || !c.Network.Pool.Addr().Is4():
 		return errors.New("network.pool must be an IPv4 range such as \"10.213.0.0/16\"")
+	case slices.ContainsFunc(c.Network.NameServers, func(a netip.Addr) bool { return !a.Is4() || a.IsLoopback() }):
+		return errors.New("network.name_servers must be IPv4 addresses that sandboxes can reach, such as [\"9.9.9.9\"]: none of IPv6, none on a loopback")
 	case c.Network.Prefix < c.Network.Pool.Bits() || c.Network.Prefix > 29:
 		return fmt.Errorf("network.prefix must lie between the %d of network.pool itself and 29", c.Network.Pool.Bits())
 	}

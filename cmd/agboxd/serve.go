@@ -117,7 +117,7 @@ func openRuntime(ctx context.Context, paths paths, config config, instance strin
 			Home: os.Getenv("HOME"), Getenv: os.Getenv,
 			Own: []string{paths.data, filepath.Dir(paths.socket), filepath.Dir(paths.config)},
 		},
-		Pool: config.Network.Pool, SubnetBits: config.Network.Prefix,
+		Pool: config.Network.Pool, SubnetBits: config.Network.Prefix, NameServers: config.Network.NameServers,
 		CreateConcurrency: config.Runtime.CreateConcurrency,
 		StopGrace:         config.Runtime.StopGrace.Duration,
 		IsolationRequired: config.Isolation.Required,

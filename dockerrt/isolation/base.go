@@ -1,7 +1,8 @@
 package isolation
 
 import (
-	"net/netip"
+	"maps"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -13,45 +14,49 @@ type chain struct {
 	rules [][]expr.Any
 }
 
-// A kernel keeps these over restarts and updates of the daemon: a version that renames one has to remove the old one.
+// A kernel keeps the table over restarts and updates of the daemon; one of another version is replaced as a whole.
 const (
 	preroutingChain = "prerouting"
 	inputChain      = "input"
 	hostChain       = "host"
-	poolChain       = "pool"
-	restrictedMap   = "restricted"
-	subnetPrefix    = "sandbox-"
+	specialChain    = "special"
+	reachMap        = "reach"
+	reachPrefix     = "reach-"
 )
 
-// base is the same however many sandboxes there are.
-func (r *Rules) base() []chain {
-	elsewhere := rule(outside(source, r.pool), accept)
-	// The host talks to itself over lo, with an address of a bridge when that is its destination.
-	itself := rule(loopback, accept)
-	return []chain{
+// chains are all that belong in the table. None refers to one behind it.
+func (r *Rules) chains() []chain {
+	chains := []chain{
+		{r.chain(hostChain), [][]expr.Any{rule(reply, accept), rule(drop)}},
+		{r.chain(specialChain), specials()},
+	}
+	seen := map[string]bool{}
+	for _, bridge := range slices.Sorted(maps.Keys(r.admitted)) {
+		if c := r.admitted[bridge]; !seen[c.Name] {
+			seen[c.Name] = true
+			chains = append(chains, c)
+		}
+	}
+	elsewhere := rule(otherBridge(r.names), accept)
+	return append(chains,
 		r.hooked(preroutingChain, nftables.ChainHookPrerouting,
 			elsewhere,
-			itself,
+			rule(otherThanIPv4, drop),
+			rule(comesByAnother, drop),
 			rule(local, goTo(hostChain)),
-			rule(inside(destination, r.pool), goTo(poolChain)),
+			rule(goesBack, accept),
+			rule(inside(destination, r.pool), drop),
 			rule(reply, accept),
-			rule(load(source), []expr.Any{&expr.Lookup{SourceRegister: 1, IsDestRegSet: true, SetName: restrictedMap}}),
+			rule(inputName, []expr.Any{&expr.Lookup{SourceRegister: 1, IsDestRegSet: true, SetName: reachMap}}),
+			rule(drop),
 		),
-		r.hooked(inputChain, nftables.ChainHookInput, elsewhere, itself, rule(goTo(hostChain))),
-		{r.chain(hostChain), [][]expr.Any{rule(reply, accept), rule(drop)}},
-		{r.chain(poolChain), r.neighbours()},
-	}
+		r.hooked(inputChain, nftables.ChainHookInput, elsewhere, rule(goTo(hostChain))))
 }
 
-// neighbours drops what goes from one subnet of the pool to another: two subnets differ in at least one of the bits
-// between the lengths of pool and subnet. Bridged packets inside a subnet, which br_netfilter sends here too, pass.
-func (r *Rules) neighbours() [][]expr.Any {
+func specials() [][]expr.Any {
 	var rules [][]expr.Any
-	for n := r.pool.Bits(); n < r.bits; n++ {
-		bit := uint32(1) << (31 - n)
-		rules = append(rules,
-			rule(masked(source, bit, expr.CmpOpNeq, 0), masked(destination, bit, expr.CmpOpEq, 0), drop),
-			rule(masked(source, bit, expr.CmpOpEq, 0), masked(destination, bit, expr.CmpOpNeq, 0), drop))
+	for _, p := range special {
+		rules = append(rules, rule(inside(destination, p), drop))
 	}
 	return rules
 }
@@ -69,16 +74,14 @@ func (r *Rules) hooked(name string, hook *nftables.ChainHook, rules ...[]expr.An
 	}, rules}
 }
 
-// restricted is the map from a restricted subnet to its chain.
-func (r *Rules) restricted() *nftables.Set {
+// reaches is the map from a bridge to the chain of what its sandbox may reach.
+func (r *Rules) reaches() *nftables.Set {
 	// The id only has to be some: with none the library counts, in a variable that callers share.
 	return &nftables.Set{
-		Table: r.table, ID: 1, Name: restrictedMap, IsMap: true, Interval: true,
-		KeyType: nftables.TypeIPAddr, DataType: nftables.TypeVerdict,
+		Table: r.table, ID: 1, Name: reachMap, IsMap: true, KeyType: nftables.TypeIFName, DataType: nftables.TypeVerdict,
 	}
 }
 
-// subnetChain is named after the subnet, "sandbox-10.213.0.16/28", for those who read the rules.
-func (r *Rules) subnetChain(subnet netip.Prefix) *nftables.Chain {
-	return r.chain(subnetPrefix + subnet.String())
+func element(bridge string, reach chain) []nftables.SetElement {
+	return []nftables.SetElement{{Key: ifname(bridge), VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: reach.Name}}}
 }

@@ -4,33 +4,47 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 )
 
-// Offsets in the IPv4 header, RFC 791.
-const (
-	source      = 12
-	destination = 16
-)
+// Where the destination is in the IPv4 header, RFC 791.
+const destination = 16
 
 var (
 	accept = []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}
 	// drop counts, so that a person who looks for a lost packet finds it.
-	drop     = []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
-	loopback = []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte("lo\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")},
+	drop          = []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
+	inputName     = []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}}
+	otherThanIPv4 = []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{unix.NFPROTO_IPV4}},
+	}
+	// comesByAnother: an answer to the source would not leave by the interface that the packet came in by.
+	comesByAnother = []expr.Any{
+		&expr.Fib{Register: 1, ResultOIF: true, FlagSADDR: true, FlagIIF: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(0)},
+	}
+	// goesBack: the destination is reached by the interface that the packet came in by. Bridged packets, which
+	// br_netfilter sends here too, are such.
+	goesBack = []expr.Any{
+		&expr.Fib{Register: 1, ResultOIF: true, FlagDADDR: true, FlagIIF: true},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(0)},
 	}
 	local = []expr.Any{
 		&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagDADDR: true},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
 	}
+	// reply is a part of a connection that was opened from the other side. What is only related to one, an ICMP error that
+	// names it, is none: anybody can write the name of anybody's connection.
 	reply = []expr.Any{
 		&expr.Ct{Key: expr.CtKeyDIRECTION, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}}, // IP_CT_DIR_REPLY
+		&expr.Ct{Key: expr.CtKeySTATE, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4,
+			Mask: binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED), Xor: word(0)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: word(0)},
 	}
 )
 
@@ -47,23 +61,21 @@ func goTo(chain string) []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}
 }
 
-func load(offset uint32) []expr.Any {
-	return []expr.Any{&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4}}
+func jump(chain string) []expr.Any {
+	return []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: chain}}
 }
 
-// masked compares those bits of an address that mask names.
-func masked(offset, mask uint32, op expr.CmpOp, value uint32) []expr.Any {
-	return append(load(offset),
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: word(mask), Xor: word(0)},
-		&expr.Cmp{Op: op, Register: 1, Data: word(value)})
+// otherBridge matches what comes from an interface whose name begins otherwise.
+func otherBridge(names string) []expr.Any {
+	return rule(inputName, []expr.Any{&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte(names)}})
 }
 
 func inside(offset uint32, p netip.Prefix) []expr.Any {
-	return masked(offset, ^uint32(0)<<(32-p.Bits()), expr.CmpOpEq, number(p.Addr()))
-}
-
-func outside(offset uint32, p netip.Prefix) []expr.Any {
-	return masked(offset, ^uint32(0)<<(32-p.Bits()), expr.CmpOpNeq, number(p.Addr()))
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: word(^uint32(0) << (32 - p.Bits())), Xor: word(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()},
+	}
 }
 
 func protocol(number byte) []expr.Any {
@@ -81,18 +93,11 @@ func ports(first, last uint16) []expr.Any {
 	}
 }
 
-// interval is a map element from the first address of the subnet up to the one behind its last.
-func interval(subnet netip.Prefix, chain *nftables.Chain) []nftables.SetElement {
-	first := number(subnet.Addr())
-	return []nftables.SetElement{
-		{Key: word(first), VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain.Name}},
-		{Key: word(first + 1<<(32-subnet.Bits())), IntervalEnd: true},
-	}
+// ifname is the kernel's form of an interface's name.
+func ifname(name string) []byte {
+	padded := make([]byte, unix.IFNAMSIZ)
+	copy(padded, name)
+	return padded
 }
 
 func word(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
-
-func number(a netip.Addr) uint32 {
-	four := a.As4()
-	return binary.BigEndian.Uint32(four[:])
-}

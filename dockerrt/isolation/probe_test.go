@@ -34,7 +34,7 @@ func (p probe) dial(within time.Duration) (net.Conn, error) {
 	deadline := time.Now().Add(within)
 	err := on(p.from, func() (err error) {
 		dialer := net.Dialer{Deadline: deadline}
-		network, question, answer := p.network+"4", "ping", "ping"
+		network, question, answer := p.network, "ping", "ping"
 		if p.network == "icmp" {
 			network = "ip4:icmp"
 			question, answer = "\x08\x00\xf7\xfd\x00\x01\x00\x01", "\x00\x00\xff\xfd\x00\x01\x00\x01" // echo request and reply
@@ -128,7 +128,7 @@ type flow struct {
 }
 
 // settled is open to every flow of a test.
-const settled = "203.0.113.7:7000"
+const settled = "45.0.113.7:7000"
 
 // silent sends along each flow under the rules, by what send does with the connections, then removes the rules and sends
 // once more: that has to be the first to arrive.

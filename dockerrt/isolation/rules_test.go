@@ -1,6 +1,7 @@
 package isolation
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 )
 
 func TestHostIsClosedToSandboxes(t *testing.T) {
@@ -35,13 +38,12 @@ func TestHostIsClosedToSandboxes(t *testing.T) {
 		{who: "host to itself by a gateway address", from: s.host, network: "tcp", to: "10.213.0.1:7000"},
 		{who: "outside to published port", from: s.outside, network: "tcp", to: "192.0.2.1:8080"},
 		{who: "outside to host", from: s.outside, network: "tcp", to: "192.0.2.1:7000"},
-		{who: "sandbox to outside", from: s.a1, network: "tcp", to: "203.0.113.7:7000"},
-		{who: "sandbox to outside", from: s.a1, network: "icmp", to: "203.0.113.7"},
+		{who: "sandbox to outside", from: s.a1, network: "tcp", to: "45.0.113.7:7000"},
+		{who: "sandbox to outside", from: s.a1, network: "icmp", to: "45.0.113.7"},
 	}
 	s.open(forbidden...)
 	s.open(permitted...)
-	r := s.rules()
-	s.check(r.Install())
+	r := s.installed()
 	s.closed(forbidden...)
 	s.open(permitted...)
 	s.silent(r, once,
@@ -67,9 +69,10 @@ func TestSubnetsAreClosedToEachOther(t *testing.T) {
 	s.check(r.Install())
 	s.closed(forbidden...)
 	s.open(inside...)
-	s.check(r.Restrict(netip.MustParsePrefix(subnetA), nil))
+	s.check(r.Admit(bridgeA, private))
+	s.check(r.Admit(bridgeB, Reach{Allow: append([]Destination{{Prefix: pool}}, internet.Allow...)}))
+	s.closed(forbidden...)
 	s.open(inside...)
-	s.check(r.Release(netip.MustParsePrefix(subnetA)))
 	var flows []flow
 	for bit := range 12 {
 		there := differing(bit, 2)
@@ -105,9 +108,8 @@ func TestBroadcasts(t *testing.T) {
 	if got := answers(2, patience); !got["10.213.0.1:9000"] || !got["10.213.0.3:9000"] {
 		t.Fatalf("without rules %v answer", got)
 	}
-	r := s.rules()
-	s.check(r.Install())
-	s.check(r.Restrict(netip.MustParsePrefix(subnetA), nil))
+	r := s.installed()
+	s.check(r.Admit(bridgeA, Reach{}))
 	if got := answers(2, silence); len(got) != 1 || !got["10.213.0.3:9000"] {
 		t.Errorf("with rules %v answer", got)
 	}
@@ -119,12 +121,12 @@ func TestInstallLeavesNoGap(t *testing.T) {
 	s := newSite(t)
 	r := s.rules()
 	s.check(r.Install())
-	s.check(r.Restrict(netip.MustParsePrefix(subnetA), []Destination{{Prefix: netip.MustParsePrefix("203.0.113.7/32")}}))
+	s.check(r.Admit(bridgeA, Reach{Allow: []Destination{{Prefix: netip.MustParsePrefix("45.0.113.7/32")}}}))
 	var conns []net.Conn
 	for _, p := range []probe{
 		{from: s.host, network: "tcp", to: "10.213.0.2:7000"},
 		{from: s.outside, network: "tcp", to: "10.213.0.2:7000"},
-		{from: s.a1, network: "tcp", to: "203.0.113.7:7000"},
+		{from: s.a1, network: "tcp", to: "45.0.113.7:7000"},
 	} {
 		conn, err := p.dial(patience)
 		s.check(err)
@@ -162,7 +164,7 @@ func TestInstallLeavesNoGap(t *testing.T) {
 	s.silent(r, flood,
 		flow{"host", s.a1, "", "10.213.0.1:9000", s.host, "10.213.0.1:9000"},
 		flow{"neighbour", s.a1, "", "10.213.0.18:9000", s.b, "10.213.0.18:9000"},
-		flow{"outside", s.a1, "", "203.0.113.8:9000", s.outside, "203.0.113.8:9000"})
+		flow{"outside", s.a1, "", "45.0.113.8:9000", s.outside, "45.0.113.8:9000"})
 	t.Logf("%d packets to each of the forbidden", packets)
 }
 
@@ -170,13 +172,13 @@ func TestRemove(t *testing.T) {
 	s := newSite(t)
 	s.publish()
 	r, other := s.rules(), s.rules()
-	other.table = Open("another instance", pool, 28).table
+	other.table = Open("another instance", pool).table
 	s.check(other.Install())
 	for range 2 {
 		s.check(r.Install())
 	}
-	s.check(r.Restrict(netip.MustParsePrefix(subnetA), nil))
-	s.check(r.Restrict(netip.MustParsePrefix(subnetB), nil))
+	s.check(r.Admit(bridgeA, internet))
+	s.check(r.Admit(bridgeB, Reach{}))
 	if got := s.tables(); fmt.Sprint(got) != fmt.Sprint([]string{"nat", other.table.Name, r.table.Name}) {
 		t.Errorf("installed: %v", got)
 	}
@@ -205,18 +207,22 @@ func (s *site) tables() []string {
 }
 
 func TestTableNames(t *testing.T) {
-	name := Open("one", pool, 28).table.Name
-	if name != Open("one", netip.MustParsePrefix("10.0.0.0/8"), 27).table.Name || name == Open("two", pool, 28).table.Name {
+	one, again, two := Open("one", pool), Open("one", netip.MustParsePrefix("10.0.0.0/8")), Open("two", pool)
+	if name := one.table.Name; name != again.table.Name || name == two.table.Name {
 		t.Errorf("%s does not stand for its instance", name)
+	}
+	bridge := one.Bridge()
+	if !again.Holds(bridge) || two.Holds(bridge) || bridge == one.Bridge() || len(bridge) >= unix.IFNAMSIZ {
+		t.Errorf("%s does not stand for a bridge of its instance", bridge)
 	}
 }
 
 func TestBadPools(t *testing.T) {
 	for _, r := range []*Rules{
-		Open("x", netip.Prefix{}, 28), Open("x", netip.MustParsePrefix("fd00::/64"), 96), Open("x", pool, 15), Open("x", pool, 33),
+		Open("x", netip.Prefix{}), Open("x", netip.MustParsePrefix("fd00::/64")), Open("x", netip.MustParsePrefix("0.0.0.0/0")),
 	} {
 		if err := r.Install(); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%s by /%d: %v", r.pool, r.bits, err)
+			t.Errorf("%s: %v", r.pool, err)
 		}
 	}
 }
@@ -226,12 +232,11 @@ func TestNotPermitted(t *testing.T) {
 	r := s.rules()
 	s.check(r.Install())
 	r.netns = 0 // the thread is there already
-	subnet := netip.MustParsePrefix(subnetA)
 	for name, call := range map[string]func() error{
 		"Install": r.Install, "Verify": r.Verify, "Remove": r.Remove,
-		"Restrict":   func() error { return r.Restrict(subnet, nil) },
-		"Release":    func() error { return r.Release(subnet) },
-		"Restricted": func() error { _, err := r.Restricted(); return err },
+		"Admit":   func() error { return r.Admit(bridgeA, internet) },
+		"Release": func() error { return r.Release(bridgeA) },
+		"Watch":   func() error { return r.Watch(t.Context(), func() {}) },
 	} {
 		err := on(s.host, func() error {
 			const nobody = 65534
@@ -244,11 +249,12 @@ func TestNotPermitted(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s.check(s.rules().Verify())
+	again := s.rules()
+	s.check(errors.Join(again.Install(), again.Verify()))
 }
 
 func TestErrorsOfTheKernel(t *testing.T) {
-	r := Open("x", pool, 28)
+	r := Open("x", pool)
 	for errno, want := range map[syscall.Errno]error{
 		syscall.EPERM: ErrNotPermitted, syscall.EOPNOTSUPP: ErrUnsupported, syscall.EPROTONOSUPPORT: ErrUnsupported,
 		syscall.ENOENT: ErrAltered, syscall.ENOBUFS: syscall.ENOBUFS,
@@ -257,4 +263,89 @@ func TestErrorsOfTheKernel(t *testing.T) {
 			t.Errorf("%v: %v", errno, err)
 		}
 	}
+}
+
+// TestWatch: every change of the table is told, whoever makes it.
+func TestWatch(t *testing.T) {
+	s := newSite(t)
+	r := s.rules()
+	ctx, cancel := context.WithCancel(t.Context())
+	told, ended := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		ended <- r.Watch(ctx, func() {
+			select {
+			case told <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	hears := func(what string, change func() error) {
+		t.Helper()
+		for {
+			s.check(change())
+			select {
+			case <-told:
+				return
+			case err := <-ended:
+				t.Fatalf("%s: %v", what, err)
+			case <-time.After(silence): // it has only begun
+			}
+		}
+	}
+	hears("install", s.rules().Install)
+	conn, err := nftables.New(nftables.WithNetNSFd(int(s.host)))
+	s.check(err)
+	hears("rule", func() error {
+		conn.InsertRule(&nftables.Rule{Table: r.table, Chain: r.chain(hostChain), Exprs: accept})
+		return conn.Flush()
+	})
+	hears("element", func() error {
+		s.check(conn.SetAddElements(r.reaches(), []nftables.SetElement{{Key: ifname("abother"), VerdictData: &expr.Verdict{Kind: expr.VerdictAccept}}}))
+		return conn.Flush()
+	})
+	hears("all", func() error {
+		s.check(s.rules().Install())
+		conn.FlushRuleset()
+		return conn.Flush()
+	})
+	cancel()
+	s.check(<-ended)
+}
+
+// TestHold: it mends what somebody altered and says so, and says nothing of what it changes itself.
+func TestHold(t *testing.T) {
+	s := newSite(t)
+	r := s.rules()
+	hold := func(r *Rules, want error, all map[string]Reach) {
+		t.Helper()
+		altered, err := r.Hold(all)
+		s.check(errors.Join(err, r.Verify()))
+		if !errors.Is(altered, want) || (want == nil) != (altered == nil) {
+			t.Errorf("altered: %v; want %v", altered, want)
+		}
+	}
+	hold(r, nil, nil)
+	s.closed(probe{who: "nobody admitted it", from: s.a1, network: "tcp", to: "45.0.113.7:7000"})
+	both := map[string]Reach{bridgeA: internet, bridgeB: {}}
+	hold(r, nil, both)
+	hold(r, nil, map[string]Reach{bridgeB: private})
+	conn, err := nftables.New(nftables.WithNetNSFd(int(s.host)))
+	s.check(err)
+	conn.FlushChain(r.chain(hostChain))
+	s.check(conn.Flush())
+	hold(r, ErrAltered, nil)
+	conn.FlushRuleset()
+	s.check(conn.Flush())
+	hold(r, ErrGone, both)
+	hold(s.rules(), nil, both) // another process
+	conn.FlushRuleset()
+	s.check(conn.Flush())
+	hold(s.rules(), ErrGone, both)
+	s.open(probe{who: "admitted", from: s.a1, network: "tcp", to: "45.0.113.7:7000"})
+	s.closed(probe{who: "admitted", from: s.a1, network: "tcp", to: "192.168.0.7:7000"})
+	if _, err := r.Hold(map[string]Reach{"eth0": internet}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a bridge of others: %v", err)
+	}
+	s.check(r.Remove())
+	hold(r, nil, nil)
 }

@@ -23,27 +23,39 @@ import (
 
 // site is a host with sandboxes and an outside, each in a network namespace of its own:
 //
-//	a1 10.213.0.2, a2 10.213.0.3   on bridge br-a, gateway 10.213.0.1
-//	b                              on bridge br-b: one address of each subnet that differs from a's in one bit
-//	outside 192.0.2.2              routes 203.0.113.0/24, on eth0 of the host, which is 192.0.2.1 and 198.51.100.1
+//	a1 10.213.0.2, a2 10.213.0.3   on bridge bridgeA, gateway 10.213.0.1
+//	b                              on bridge bridgeB: one address of each subnet that differs from a's in one bit
+//	outside 192.0.2.2              is 45.0.113.7 and .8 and one address of each range of notPublic, on eth0 of the host,
+//	                               which is 192.0.2.1 and 198.51.100.1
 //
-// Everybody echoes TCP and UDP on ports 7000 and 8000.
+// In IPv6 the host is fd00:a::1, a1 fd00:a::2, b fd00:b::2 and outside 2a00::7. Everybody echoes TCP and UDP on ports 7000
+// and 8000.
 type site struct {
 	*testing.T
 	host, a1, a2, b, outside netns.NsHandle
 }
 
 const (
-	subnetA = "10.213.0.0/28"
-	subnetB = "10.213.0.16/28"
-	atA2    = "10.213.0.3:7000"
-	atB     = "10.213.0.18:7000"
+	atA2 = "10.213.0.3:7000"
+	atB  = "10.213.0.18:7000"
 )
 
-var pool = netip.MustParsePrefix("10.213.0.0/16")
+var (
+	pool             = netip.MustParsePrefix("10.213.0.0/16")
+	ofTheTest        = Open("instance-of-the-test", pool)
+	bridgeA, bridgeB = ofTheTest.Bridge(), ofTheTest.Bridge()
+	internet         = Reach{Allow: []Destination{{Prefix: netip.MustParsePrefix("0.0.0.0/0")}}}
+	private          = Reach{Allow: internet.Allow, Private: true}
+	// notPublic are addresses that somebody outside may have, of every special range that a host routes at all.
+	notPublic = []string{
+		"10.99.0.7", "100.64.0.7", "169.254.169.254", "172.16.0.7", "172.31.255.7", "192.0.0.7", "192.0.2.7", "192.88.99.7",
+		"192.168.0.7", "198.18.0.7", "198.19.255.7", "198.51.100.7", "203.0.113.7",
+	}
+)
 
 func newSite(t *testing.T) *site {
 	t.Helper()
+	t.Parallel()
 	if os.Getuid() != 0 {
 		skiplog.Skip(t, "needs root: hosts and sandboxes are network namespaces")
 	}
@@ -53,23 +65,40 @@ func newSite(t *testing.T) *site {
 		t.Cleanup(func() { ns.Close() })
 	}
 	s.thread(s.host, func() error {
-		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
+		// Without the kernel's own look at sources, which a host may or may not have.
+		for name, value := range map[string]string{
+			"ipv4/ip_forward": "1", "ipv4/conf/all/rp_filter": "0", "ipv4/conf/default/rp_filter": "0", "ipv6/conf/all/forwarding": "1",
+		} {
+			if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	s.bridge("br-a", "10.213.0.1/28")
-	s.wire("br-a", s.a1, "10.213.0.1", "10.213.0.2/28")
-	s.wire("br-a", s.a2, "10.213.0.1", "10.213.0.3/28")
-	var gateways, addresses []string
+	s.bridge(bridgeA, "10.213.0.1/28", "fd00:a::1/64")
+	s.wire(bridgeA, s.a1, "10.213.0.1", "10.213.0.2/28", "fd00:a::2/64")
+	s.wire(bridgeA, s.a2, "10.213.0.1", "10.213.0.3/28")
+	gateways, addresses := []string{"fd00:b::1/64"}, []string{"fd00:b::2/64"}
 	for n := range 12 {
 		gateways, addresses = append(gateways, differing(n, 1)+"/28"), append(addresses, differing(n, 2)+"/28")
 	}
-	s.bridge("br-b", gateways...)
-	s.wire("br-b", s.b, differing(0, 1), addresses...)
-	s.bridge("eth0", "192.0.2.1/24", "198.51.100.1/32")
-	s.wire("eth0", s.outside, "192.0.2.1", "192.0.2.2/24", "203.0.113.7/32", "203.0.113.8/32")
+	s.bridge(bridgeB, gateways...)
+	s.wire(bridgeB, s.b, differing(0, 1), addresses...)
+	s.bridge("eth0", "192.0.2.1/24", "198.51.100.1/32", "2a00::1/64")
+	outside := []string{"192.0.2.2/24", "45.0.113.7/32", "45.0.113.8/32", "2a00::7/64"}
+	for _, address := range notPublic {
+		outside = append(outside, address+"/32")
+	}
+	s.wire("eth0", s.outside, "192.0.2.1", outside...)
 	s.thread(s.host, func() error {
-		_, outside, _ := net.ParseCIDR("203.0.113.0/24")
-		return netlink.RouteAdd(&netlink.Route{Dst: outside, Gw: net.ParseIP("192.0.2.2")})
+		return netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP("192.0.2.2")})
 	})
+	for ns, gateway := range map[netns.NsHandle]string{s.a1: "fd00:a::1", s.b: "fd00:b::1", s.outside: "2a00::1"} {
+		s.thread(ns, func() error {
+			_, all, _ := net.ParseCIDR("::/0")
+			return netlink.RouteAdd(&netlink.Route{Dst: all, Gw: net.ParseIP(gateway)})
+		})
+	}
 	for _, ns := range []netns.NsHandle{s.host, s.a1, s.a2, s.b, s.outside} {
 		s.echo(ns)
 	}
@@ -146,6 +175,9 @@ func raise(name string, addresses ...string) error {
 		if err != nil {
 			return err
 		}
+		if address.IP.To4() == nil {
+			address.Flags = unix.IFA_F_NODAD
+		}
 		if err := netlink.AddrAdd(link, address); err != nil {
 			return fmt.Errorf("%s on %s: %w", text, name, err)
 		}
@@ -160,7 +192,7 @@ func (s *site) echo(ns netns.NsHandle) {
 	s.thread(ns, func() (err error) { addresses, err = net.InterfaceAddrs(); return })
 	for _, address := range addresses {
 		ip := address.(*net.IPNet).IP
-		if ip.To4() == nil {
+		if ip.IsLinkLocalUnicast() && ip.To4() == nil { // still being made
 			continue
 		}
 		for _, port := range []string{"7000", "8000"} {
@@ -174,7 +206,7 @@ func (s *site) echo(ns netns.NsHandle) {
 func (s *site) accept(ns netns.NsHandle, at string) {
 	s.Helper()
 	var listener net.Listener
-	s.thread(ns, func() (err error) { listener, err = net.Listen("tcp4", at); return })
+	s.thread(ns, func() (err error) { listener, err = net.Listen("tcp", at); return })
 	var serving sync.WaitGroup
 	closing := make(chan struct{})
 	s.Cleanup(func() {
@@ -197,7 +229,7 @@ func (s *site) accept(ns netns.NsHandle, at string) {
 func (s *site) answer(ns netns.NsHandle, at string) {
 	s.Helper()
 	var packets net.PacketConn
-	s.thread(ns, func() (err error) { packets, err = net.ListenPacket("udp4", at); return })
+	s.thread(ns, func() (err error) { packets, err = net.ListenPacket("udp", at); return })
 	var serving sync.WaitGroup
 	s.Cleanup(func() { packets.Close(); serving.Wait() })
 	serving.Go(func() {
@@ -231,7 +263,7 @@ func (s *site) publish() {
 	}
 	forward(unix.IPPROTO_TCP, 8080, atB)
 	forward(unix.IPPROTO_UDP, 8090, "10.213.0.18:9000")
-	forward(unix.IPPROTO_TCP, 8070, "203.0.113.7:7000")
+	forward(unix.IPPROTO_TCP, 8070, "45.0.113.7:7000")
 	s.check(conn.Flush())
 }
 
@@ -244,7 +276,15 @@ func (s *site) check(err error) {
 
 // rules are those of the site's host, not installed yet.
 func (s *site) rules() *Rules {
-	r := Open("instance-of-the-test", pool, 28)
+	r := Open("instance-of-the-test", pool)
 	r.netns = int(s.host)
+	return r
+}
+
+// installed are rules of which both sandboxes may reach what is public.
+func (s *site) installed() *Rules {
+	s.Helper()
+	r := s.rules()
+	s.check(errors.Join(r.Install(), r.Admit(bridgeA, internet), r.Admit(bridgeB, internet)))
 	return r
 }

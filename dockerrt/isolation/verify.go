@@ -2,61 +2,83 @@ package isolation
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
-// Verify compares the kernel's rules with those that Install and Restrict write. ErrAltered names the first difference
-// and what to do. Others who change packet rules, Docker too, do not disturb it.
+// Verify compares the kernel's rules with those that Install and Admit write. ErrAltered names the first difference;
+// Install and Hold mend it. Others who change packet rules, Docker too, do not disturb it.
 func (r *Rules) Verify() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.verify()
+}
+
+func (r *Rules) verify() error {
 	conn, err := r.dial()
 	if err != nil {
 		return r.explain("read", err)
 	}
 	defer conn.CloseLasting()
-	// A Restrict or Release between two reads looks like a difference, once.
-	var difference string
-	for range 2 {
-		if difference, err = r.difference(conn); difference == "" || err != nil {
-			return r.explain("read", err)
-		}
+	if _, err := conn.ListTableOfFamily(r.table.Name, r.table.Family); isMissing(err) {
+		return fmt.Errorf("%w inet %s", ErrGone, r.table.Name)
 	}
-	return fmt.Errorf("%w: table ip %s: %s", ErrAltered, r.table.Name, difference)
+	difference, err := r.difference(conn)
+	if err != nil || difference == "" {
+		return r.explain("read", err)
+	}
+	return fmt.Errorf("%w: table inet %s: %s", ErrAltered, r.table.Name, difference)
 }
 
 func (r *Rules) difference(conn *nftables.Conn) (string, error) {
 	table, err := conn.ListTableOfFamily(r.table.Name, r.table.Family)
-	if isMissing(err) {
-		return "it is missing: install the rules and every restriction again", nil
-	} else if err != nil {
+	if err != nil {
 		return "", err
 	}
 	if table.Flags != 0 {
-		return "it is dormant, so that nothing in it is in force: install the rules again", nil
+		return "it is dormant, so that nothing in it is in force", nil
 	}
-	for _, want := range r.base() {
-		difference, err := r.chainDifference(conn, want)
-		if difference != "" || err != nil {
-			return "chain " + want.Name + ": " + difference + ": install the rules again", err
+	all, err := conn.ListChainsOfTableFamily(r.table.Family)
+	if err != nil {
+		return "", err
+	}
+	there := map[string]*nftables.Chain{}
+	for _, c := range all {
+		if c.Table.Name == r.table.Name {
+			there[c.Name] = c
 		}
 	}
-	return r.restrictionDifference(conn)
+	for _, want := range r.chains() {
+		difference, err := r.chainDifference(conn, there[want.Name], want)
+		if difference != "" || err != nil {
+			return "chain " + want.Name + ": " + difference, err
+		}
+		delete(there, want.Name)
+	}
+	for name := range there {
+		return "chain " + name + ": it is not ours", nil
+	}
+	return r.mapDifference(conn)
 }
 
-func (r *Rules) chainDifference(conn *nftables.Conn, want chain) (string, error) {
-	got, err := conn.ListChain(r.table, want.Name)
-	if err != nil {
-		return "it is missing", nil // the library keeps the reason to itself; the table could be read just now
+func (r *Rules) chainDifference(conn *nftables.Conn, got *nftables.Chain, want chain) (string, error) {
+	if got == nil {
+		return "it is missing", nil
 	}
 	if !same(got.Hooknum, want.Hooknum) || !same(got.Priority, want.Priority) || !same(got.Policy, want.Policy) {
 		return "its hook, priority or policy is another", nil
 	}
 	rules, err := conn.GetRules(r.table, want.Chain)
-	if err != nil {
+	if isMissing(err) {
+		return "it is missing", nil
+	} else if err != nil {
 		return "", err
 	}
 	for i := range max(len(rules), len(want.rules)) {
@@ -65,87 +87,72 @@ func (r *Rules) chainDifference(conn *nftables.Conn, want chain) (string, error)
 			return fmt.Sprintf("rule %d is not ours", i+1), nil
 		case i >= len(rules):
 			return fmt.Sprintf("it has %d rules in place of %d", len(rules), len(want.rules)), nil
-		}
-		read, err := encode(rules[i].Exprs)
-		if err != nil {
-			return "", err
-		}
-		written, err := encode(want.rules[i])
-		if err != nil {
-			return "", err
-		}
-		if !bytes.Equal(read, written) {
+		case !bytes.Equal(encode(rules[i].Exprs), encode(want.rules[i])):
 			return fmt.Sprintf("rule %d is another", i+1), nil
 		}
 	}
 	return "", nil
 }
 
-func (r *Rules) restrictionDifference(conn *nftables.Conn) (string, error) {
-	chains, err := conn.ListChainsOfTableFamily(r.table.Family)
-	if err != nil {
+func (r *Rules) mapDifference(conn *nftables.Conn) (string, error) {
+	elements, err := conn.GetSetElements(r.reaches())
+	if isMissing(err) {
+		return "map " + reachMap + ": it is missing", nil
+	} else if err != nil {
 		return "", err
 	}
-	subnets, err := r.subnets(conn)
-	if err != nil {
-		return "", err
+	left := len(r.admitted)
+	for _, e := range elements {
+		bridge := strings.TrimRight(string(e.Key), "\x00")
+		reach, known := r.admitted[bridge]
+		if !known {
+			return "map " + reachMap + ": bridge " + bridge + " is not ours", nil
+		}
+		if !leadsTo(e.Val, reach.Name) {
+			return "map " + reachMap + ": bridge " + bridge + " reaches something else", nil
+		}
+		left--
 	}
-	inForce := map[string]bool{}
-	for _, subnet := range subnets {
-		c := r.subnetChain(subnet)
-		inForce[c.Name] = true
-		rules, err := conn.GetRules(r.table, c)
-		if err != nil {
-			return "", err
-		}
-		if intact, err := sealed(rules); !intact || err != nil {
-			return fmt.Sprintf("chain %s: its rules are others: restrict the subnet again", c.Name), err
-		}
-	}
-	for _, c := range chains {
-		if c.Table.Name == r.table.Name && strings.HasPrefix(c.Name, subnetPrefix) && !inForce[c.Name] {
-			return fmt.Sprintf("chain %s: nothing leads to it: restrict the subnet again", c.Name), nil
-		}
+	if left > 0 {
+		return fmt.Sprintf("map %s: %d bridges are missing", reachMap, left), nil
 	}
 	return "", nil
 }
 
-// sealed reports whether the rules are those of a subnet's chain as Restrict wrote it.
-func sealed(rules []*nftables.Rule) (bool, error) {
-	if len(rules) == 0 {
-		return false, nil
-	}
-	var all [][]expr.Any
-	for _, rule := range rules {
-		all = append(all, rule.Exprs)
-	}
-	last := len(rules) - 1
-	seal, err := sealOf(all[:last])
-	if err != nil || !bytes.Equal(seal, rules[last].UserData) {
-		return false, err
-	}
-	read, err := encode(all[last])
+// leadsTo reports whether a verdict, in the kernel's form, is to go to the chain.
+func leadsTo(verdict []byte, chain string) bool {
+	attributes, err := netlink.NewAttributeDecoder(verdict)
 	if err != nil {
-		return false, err
+		return false
 	}
-	written, err := encode(drop)
-	return bytes.Equal(read, written), err
+	attributes.ByteOrder = binary.BigEndian
+	kind, name := uint32(0), ""
+	for attributes.Next() {
+		switch attributes.Type() {
+		case unix.NFTA_VERDICT_CODE:
+			kind = attributes.Uint32()
+		case unix.NFTA_VERDICT_CHAIN:
+			name = attributes.String()
+		}
+	}
+	return int32(kind) == unix.NFT_GOTO && name == chain
 }
 
-// encode gives the kernel's form of a rule, without what its counters have counted.
-func encode(exprs []expr.Any) ([]byte, error) {
+// encode gives the kernel's form of a rule, without what its counters have counted. An expression that cannot be encoded
+// is none of ours, and stands for itself.
+func encode(exprs []expr.Any) []byte {
 	var encoded [][]byte
 	for _, e := range exprs {
 		if _, counts := e.(*expr.Counter); counts {
 			e = &expr.Counter{}
 		}
-		one, err := expr.Marshal(byte(nftables.TableFamilyIPv4), e)
+		one, err := expr.Marshal(byte(nftables.TableFamilyINet), e)
 		if err != nil {
-			return nil, err
+			one = fmt.Appendf(nil, "%T: %v", e, err)
 		}
 		encoded = append(encoded, one)
 	}
-	return slices.Concat(encoded...), nil
+	return slices.Concat(encoded...)
 }
 
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }

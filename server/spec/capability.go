@@ -11,7 +11,7 @@ const allCapabilities = "ALL"
 // harmless are the capabilities that end at the sandbox's own processes, files and network name space.
 var harmless = []string{
 	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "IPC_LOCK", "IPC_OWNER", "KILL", "LEASE",
-	"NET_BIND_SERVICE", "NET_BROADCAST", "NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+	"NET_BIND_SERVICE", "NET_BROADCAST", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
 }
 
 // harmful are the others that Linux 5.9 and later have, and what each reaches. One that a later kernel adds is
@@ -29,6 +29,7 @@ var harmful = map[string]string{
 	"MAC_OVERRIDE":       "the host's security policy",
 	"MKNOD":              "device files, also in directories of the host that are mounted",
 	"NET_ADMIN":          "the addresses and rules that keep sandboxes apart",
+	"NET_RAW":            "packets with any address as their source, on the bridge that the host is on too",
 	"PERFMON":            "the host's performance counters",
 	"SYSLOG":             "the host's kernel log",
 	"SYS_ADMIN":          "mounts and most of the host's kernel",
@@ -51,7 +52,7 @@ func (r *resolver) capabilities(field string, names []string) error {
 		reach, bad := harmful[clean]
 		switch {
 		case !bad && !slices.Contains(harmless, clean):
-			return refuse(ReasonCapabilityUnknown, at, "there is no capability %s; write one of Linux's names, such as NET_RAW", shown(name))
+			return refuse(ReasonCapabilityUnknown, at, "there is no capability %s; write one of Linux's names, such as IPC_LOCK", shown(name))
 		case slices.Contains(names[:i], clean):
 			return refuse(ReasonCapabilityRepeated, at, "%s is named twice; remove one", shown(name))
 		case bad && !r.allows(clean):

@@ -28,6 +28,8 @@ func validateNetwork(field string, n *agboxv1.NetworkSpec) error {
 		return err
 	}
 	switch {
+	case mode == networkNone && n.Private:
+		return refuse(ReasonNetworkAllowInvalid, field+".private", "mode \"none\" reaches nothing, private addresses neither; leave private out or change the mode")
 	case mode != networkAllow && len(n.Allow) > 0:
 		return refuse(ReasonNetworkAllowInvalid, field+".allow", "destinations are for mode \"allow\" and the mode is %s; change the mode or leave them out", shown(mode))
 	case mode == networkAllow && len(n.Allow) == 0:
@@ -48,6 +50,18 @@ func validateNetwork(field string, n *agboxv1.NetworkSpec) error {
 		}
 	}
 	return nil
+}
+
+// Restricted reports whether the spec asks for less than the internet by other means than having no network: whether it
+// takes packet rules.
+func Restricted(s *agboxv1.CreateSpec) bool {
+	switch s.GetNetwork().GetMode() {
+	case networkAllow:
+		return true
+	case networkNone:
+		return len(s.RequiredServices)+len(s.OptionalServices) > 0
+	}
+	return false
 }
 
 func validateDestination(field string, d *agboxv1.NetworkDestination) error {

@@ -67,7 +67,7 @@ func TestContainerRefusals(t *testing.T) {
 		{"tmpfs twice", `tmpfs {target: "/t"} tmpfs {target: "/t/"}`, spec.ReasonTargetRepeated, "tmpfs[1].target", "tmpfs[0].target"},
 		{"unknown capability", `cap_add: "NET"`, spec.ReasonCapabilityUnknown, "cap_add[0]", `"NET"`},
 		{"empty capability", `cap_add: ""`, spec.ReasonCapabilityUnknown, "cap_add[0]", `""`},
-		{"capability twice", `cap_add: "NET_RAW" cap_add: "cap_net_raw"`, spec.ReasonCapabilityRepeated, "cap_add[1]", "cap_net_raw"},
+		{"capability twice", `cap_add: "IPC_LOCK" cap_add: "cap_ipc_lock"`, spec.ReasonCapabilityRepeated, "cap_add[1]", "cap_ipc_lock"},
 	}
 	for _, name := range []string{
 		"ALL", "AUDIT_CONTROL", "AUDIT_READ", "BLOCK_SUSPEND", "BPF", "CHECKPOINT_RESTORE", "DAC_READ_SEARCH", "LINUX_IMMUTABLE",
@@ -128,6 +128,7 @@ func TestPrimaryRefusals(t *testing.T) {
 		wrong("network mode", `network {mode: "host"}`, spec.ReasonNetworkModeInvalid, "network.mode", "internet, none, allow"),
 		wrong("allow with none", `network {mode: "none" allow {cidr: "192.0.2.0/24"}}`, spec.ReasonNetworkAllowInvalid, "network.allow", `"none"`),
 		wrong("allow without mode", `network {allow {cidr: "192.0.2.0/24"}}`, spec.ReasonNetworkAllowInvalid, "network.allow", `mode "allow"`),
+		wrong("private with none", `network {mode: "none" private: true}`, spec.ReasonNetworkAllowInvalid, "network.private", `mode "none" reaches nothing`),
 		wrong("allow of nothing", `network {mode: "allow"}`, spec.ReasonNetworkAllowInvalid, "network.allow", `mode "none"`),
 		wrong("too many destinations", allowing(strings.Repeat(` allow {cidr: "192.0.2.1"}`, 1001)), spec.ReasonNetworkAllowInvalid, "network.allow", "1000"),
 		wrong("too many ports", allowing(`allow {cidr: "192.0.2.1" ports: [`+numbers(501)+`]}`), spec.ReasonNetworkAllowInvalid, "network.allow", "each port and protocol"),
@@ -198,7 +199,7 @@ func TestOneForm(t *testing.T) {
 		{"working_dir", `working_dir: "//srv/./app/"`, `working_dir: "/srv/app"`},
 		{"working_dir at the root", `working_dir: "/"`, ""},
 		{"tmpfs", `tmpfs {target: "/tmp//x/"} tmpfs {target: "/copy/in" size: 1}`, `tmpfs {target: "/tmp/x"} tmpfs {target: "/copy/in" size: 1}`},
-		{"capabilities", `cap_add: "net_raw" cap_add: "CAP_CHOWN" cap_add: "Cap_Kill"`, `cap_add: "NET_RAW" cap_add: "CHOWN" cap_add: "KILL"`},
+		{"capabilities", `cap_add: "ipc_lock" cap_add: "CAP_CHOWN" cap_add: "Cap_Kill"`, `cap_add: "IPC_LOCK" cap_add: "CHOWN" cap_add: "KILL"`},
 		{"ports", `ports {container_port: 65535} ports {container_port: 65535 protocol: "udp"} ports {container_port: 1 host_port: 65535 host_ip: "0.0.0.0"}`,
 			`ports {container_port: 65535 host_ip: "127.0.0.1" protocol: "tcp"} ports {container_port: 65535 host_ip: "127.0.0.1" protocol: "udp"}
 			 ports {container_port: 1 host_port: 65535 host_ip: "0.0.0.0" protocol: "tcp"}`},

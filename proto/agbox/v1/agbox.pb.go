@@ -1034,9 +1034,12 @@ func (x *PortSpec) GetProtocol() string {
 // sandboxes in none.
 type NetworkSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "internet" (or omitted): everything. "none": nothing. "allow": what allow lists.
-	Mode          string                `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
-	Allow         []*NetworkDestination `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
+	// "internet" (or omitted): what is public. "none": nothing. "allow": what allow lists.
+	Mode  string                `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	Allow []*NetworkDestination `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
+	// Private and other special addresses too: in mode "internet" all of them, in mode "allow" those in ranges that are
+	// partly public, such as 0.0.0.0/0. The daemon's host and other sandboxes stay closed.
+	Private       bool `protobuf:"varint,64,opt,name=private,proto3" json:"private,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1083,6 +1086,13 @@ func (x *NetworkSpec) GetAllow() []*NetworkDestination {
 		return x.Allow
 	}
 	return nil
+}
+
+func (x *NetworkSpec) GetPrivate() bool {
+	if x != nil {
+		return x.Private
+	}
+	return false
 }
 
 type NetworkDestination struct {
@@ -1189,7 +1199,7 @@ type CreateSpec struct {
 	Hostname   string       `protobuf:"bytes,78,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	// Host name to IP address, for /etc/hosts.
 	ExtraHosts map[string]string `protobuf:"bytes,79,rep,name=extra_hosts,json=extraHosts,proto3" json:"extra_hosts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Capabilities beside the default ones, such as NET_RAW.
+	// Capabilities beside the default ones, such as IPC_LOCK.
 	CapAdd []string `protobuf:"bytes,80,rep,name=cap_add,json=capAdd,proto3" json:"cap_add,omitempty"`
 	// Lets setuid programs such as sudo work.
 	AllowNewPrivileges bool `protobuf:"varint,81,opt,name=allow_new_privileges,json=allowNewPrivileges,proto3" json:"allow_new_privileges,omitempty"`
@@ -8167,10 +8177,11 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0econtainer_port\x18\x01 \x01(\rR\rcontainerPort\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x17\n" +
 	"\ahost_ip\x18\x03 \x01(\tR\x06hostIp\x12\x1a\n" +
-	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"U\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"o\n" +
 	"\vNetworkSpec\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x122\n" +
-	"\x05allow\x18\x02 \x03(\v2\x1c.agbox.v1.NetworkDestinationR\x05allow\"Z\n" +
+	"\x05allow\x18\x02 \x03(\v2\x1c.agbox.v1.NetworkDestinationR\x05allow\x12\x18\n" +
+	"\aprivate\x18@ \x01(\bR\aprivate\"Z\n" +
 	"\x12NetworkDestination\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x1a\n" +
