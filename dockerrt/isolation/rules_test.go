@@ -234,9 +234,12 @@ func TestNotPermitted(t *testing.T) {
 	r.netns = 0 // the thread is there already
 	for name, call := range map[string]func() error{
 		"Install": r.Install, "Verify": r.Verify, "Remove": r.Remove,
-		"Admit":   func() error { return r.Admit(bridgeA, internet) },
-		"Release": func() error { return r.Release(bridgeA) },
-		"Watch":   func() error { return r.Watch(t.Context(), func() {}) },
+		"Admit": func() error { return r.Admit(bridgeA, internet) },
+		"Release": func() error {
+			_ = r.Admit(bridgeA, internet) // refused, too
+			return r.Release(bridgeA)
+		},
+		"Watch": func() error { return r.Watch(t.Context(), func() {}) },
 	} {
 		err := on(s.host, func() error {
 			const nobody = 65534
