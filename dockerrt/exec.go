@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
+	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors"
@@ -20,7 +23,20 @@ import (
 // Exec implements actors.Runtime.
 func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
 	sandboxID, execID := request.SandboxId, request.ExecId
+	// A command for which the file of its result was made may run: what this process lacks, such as a descriptor, is no end of it.
+	asked := d.layout.recorded(sandboxID, execID)
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = tryDelay, lastAttempt
 	result, err := d.exec(ctx, request)
+	for asked && err != nil && ctx.Err() == nil && !errors.Is(err, initlink.ErrClosed) && !errors.Is(err, initlink.ErrTooOld) {
+		delay := wait.NextBackOff()
+		d.log.Warn("a command that may run cannot be attached to yet", "sandbox_id", sandboxID, "exec_id", execID, "again_in", delay, "error", err)
+		select {
+		case <-time.After(delay):
+			result, err = d.exec(ctx, request)
+		case <-ctx.Done():
+		}
+	}
 	if err == nil {
 		return outcome(result), nil
 	}
@@ -37,6 +53,9 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	}
 	return lifecycle.ExecResult{}, err
 }
+
+// lastAttempt is the longest time between two attempts to attach to a command.
+const lastAttempt = 5 * time.Second
 
 func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (initproto.Result, error) {
 	sandboxID, execID := request.SandboxId, request.ExecId
@@ -205,9 +224,21 @@ func resources(r initproto.Result) *agboxv1.ExecResources {
 	}
 }
 
+// record reads the result that is on disk, and tries again for some seconds where this process cannot.
 func (d *Docker) record(sandboxID, execID string) (initproto.Result, bool) {
-	data, err := os.ReadFile(d.layout.result(sandboxID, execID))
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval = tryDelay
+	data, err := backoff.Retry(context.Background(), func() ([]byte, error) {
+		data, err := os.ReadFile(d.layout.result(sandboxID, execID))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = backoff.Permanent(err)
+		}
+		return data, err
+	}, backoff.WithMaxTries(tries), backoff.WithBackOff(wait))
 	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			d.log.Error("the result of a command cannot be read", "sandbox_id", sandboxID, "exec_id", execID, "error", err)
+		}
 		return initproto.Result{}, false
 	}
 	return initproto.ParseRecord(data)
