@@ -42,7 +42,8 @@ func (a *app) execCommand() *cobra.Command {
 		Short: "Run a command in a sandbox",
 		Long: `Run a command in a sandbox, show its output while it runs, and exit as it does.
 
-Ctrl-C cancels the command and waits for its end; once more leaves at once.
+Ctrl-C cancels the command and waits for its end; once more leaves at once. TERM does the same, and leaves after
+12 s where the command, or the sandbox, does not end it.
 
 With -i it reads what comes in here, to the end; with -t it has a terminal, and with both it is as if it ran
 in this one: each key is its own, but those that detach (ctrl-p,ctrl-q), after which it goes on.
@@ -100,7 +101,7 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 	signals, ignore := listen()
 	defer ignore()
 	ctx, leave := context.WithCancelCause(ctx)
-	s := &session{app: a, client: c, signals: signals, accepted: make(chan string, 1), leave: leave}
+	s := &session{app: a, client: c, signals: signals, accepted: make(chan string, 1), leave: leave, patience: termPatience}
 	var group sync.WaitGroup
 	group.Go(func() { s.obey(ctx) })
 	defer group.Wait()

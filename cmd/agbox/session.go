@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -20,15 +21,21 @@ type session struct {
 	signals  <-chan os.Signal
 	accepted chan string             // gets the exec's id
 	leave    context.CancelCauseFunc // ends the session's context
+	patience time.Duration           // from TERM to leaving
 	hit      atomic.Pointer[interrupt]
 }
 
-// obey cancels the exec at the first signal and leaves at the second. It returns when the session's
-// context is done.
+// termPatience is how long the end of the command is waited for after TERM, from which no second signal can be expected: a
+// little longer than a daemon usually leaves to a command that it ends.
+const termPatience = 12 * time.Second
+
+// obey cancels the exec at the first signal and leaves at the second, or when TERM has not helped for the patience. It returns
+// when the session's context is done.
 func (s *session) obey(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	accepted := (chan string)(nil) // of interest once there is something to cancel
+	var overdue <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -41,6 +48,12 @@ func (s *session) obey(ctx context.Context) {
 			}
 			s.hit.Store(hit)
 			accepted = s.accepted
+			if sig == syscall.SIGTERM {
+				overdue = time.After(s.patience)
+			}
+		case <-overdue:
+			s.leave(s.hit.Load())
+			return
 		case id := <-accepted:
 			group.Go(func() { s.cancel(ctx, id) })
 		}
