@@ -119,7 +119,7 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 			cancel()
 			<-booted
 			return fmt.Errorf("the primary container ended at once with exit code %d: %s",
-				wait.StatusCode, d.lastLife(context.WithoutCancel(ctx), id))
+				wait.StatusCode, d.containerTail(context.WithoutCancel(ctx), id, ""))
 		case err := <-waitErrs:
 			waitErrs = nil // the boot tells
 			d.log.Debug("wait for a container's end failed", "sandbox_id", sandboxID, "error", err)

@@ -133,24 +133,24 @@ func (d *Docker) lastWords(ctx context.Context, containerID string, state *conta
 		last := state.Health.Log[len(state.Health.Log)-1]
 		fmt.Fprintf(&text, "; the last check ended with %d: %s", last.ExitCode, tail(last.Output))
 	}
-	fmt.Fprintf(&text, "; the end of its log: %s", d.containerTail(ctx, containerID, state.StartedAt))
+	fmt.Fprintf(&text, "; the end of its log: %s", d.containerTail(ctx, containerID, previousEnd(state)))
 	return text.String()
 }
 
-// lastLife is containerTail for one that was not looked at.
-func (d *Docker) lastLife(ctx context.Context, containerID string) string {
-	state, err := d.healthOf(ctx, containerID)
-	if err != nil {
-		return "(no output)"
+// previousEnd is when the life before this one of a container that runs ended, "" where there was none. When a life began, Docker
+// tells only after its first words.
+func previousEnd(state *container.State) string {
+	if at, err := time.Parse(time.RFC3339Nano, state.FinishedAt); err != nil || !state.Running || at.Year() <= 1 {
+		return ""
 	}
-	return d.containerTail(ctx, containerID, state.StartedAt)
+	return state.FinishedAt
 }
 
-// containerTail returns the end of what a container has written since it was started last, as far as it can be had.
-func (d *Docker) containerTail(ctx context.Context, containerID, startedAt string) string {
+// containerTail returns the end of what a container has written since then, "" for ever, as far as it can be had.
+func (d *Docker) containerTail(ctx context.Context, containerID, since string) string {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	body, err := d.api.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20", Since: startedAt})
+	body, err := d.api.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20", Since: since})
 	if err != nil {
 		return "(no output)"
 	}

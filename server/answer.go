@@ -57,7 +57,7 @@ func elideHandles(list *agboxv1.ListSandboxesResponse) {
 		return
 	}
 	for _, handle := range list.Sandboxes {
-		if proto.Size(handle) > largeElement {
+		if services := len(handle.RequiredServices) + len(handle.OptionalServices); services > 0 && proto.Size(handle) > largeElement {
 			handle.Elided = true
 			handle.RequiredServices, handle.OptionalServices = elideServices(handle.RequiredServices), elideServices(handle.OptionalServices)
 		}

@@ -36,36 +36,36 @@ type connectionKey struct{}
 
 var _ stats.Handler = (*carried)(nil)
 
-func (f *carried) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+func (c *carried) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
 	return context.WithValue(ctx, connectionKey{}, &connection{})
 }
 
-func (f *carried) HandleConn(context.Context, stats.ConnStats) {}
+func (c *carried) HandleConn(context.Context, stats.ConnStats) {}
 
-func (f *carried) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+func (c *carried) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-func (f *carried) HandleRPC(context.Context, stats.RPCStats) {}
+func (c *carried) HandleRPC(context.Context, stats.RPCStats) {}
 
-// begin counts a call, and refuses one too many; end must follow where it is nil.
-func (f *carried) begin(ctx context.Context) (end func(), err error) {
+// begin counts a call, and refuses one too many; end must follow where err is nil.
+func (c *carried) begin(ctx context.Context) (end func(), err error) {
 	conn, _ := ctx.Value(connectionKey{}).(*connection)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
 	case conn == nil: // not over a connection of ours
 		return func() {}, nil
 	case conn.count >= maxCarried:
 		return nil, tooMany("this connection has", maxCarried)
-	case f.all >= maxCarriedInAll:
+	case c.all >= maxCarriedInAll:
 		return nil, tooMany("all clients together have", maxCarriedInAll)
 	}
 	conn.count++
-	f.all++
+	c.all++
 	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		conn.count--
-		f.all--
+		c.all--
 	}, nil
 }
 
