@@ -53,7 +53,28 @@ func (d *Docker) filesOf(ctx context.Context, sandboxID string) (box, error) {
 				"see who changed it, or use an exec", err)
 		}
 	}
+	if source, above := b.exchangeable(); source != "" && valueOf(b.State).Running && !b.State.Paused {
+		return b, files.Refuse(files.ErrRefused, "%q is mounted by itself and lies in %q, which is mounted writable, so that the sandbox could exchange it "+
+			"while the engine looks for it; pause or stop the sandbox for that, or use an exec", source, above)
+	}
 	return b, nil
+}
+
+// exchangeable returns the source of a mount that the sandbox itself can put something else in the place of, because it lies
+// in another one that is writable. The kernel does not let a sandbox rename what it sees as a mount point, and so a mount
+// right in the other one's directory, under its own name, stays what it is.
+func (b box) exchangeable() (source, above string) {
+	for _, m := range b.Mounts {
+		for _, w := range b.Mounts {
+			if m.Type != mount.TypeBind || w.Type != mount.TypeBind || !w.RW || m.Source == w.Source || !hostpath.Within(m.Source, w.Source) {
+				continue
+			}
+			if path.Dir(m.Source) != w.Source || m.Destination != path.Join(w.Destination, path.Base(m.Source)) {
+				return m.Source, w.Source
+			}
+		}
+	}
+	return "", ""
 }
 
 // place is what a path leads to.

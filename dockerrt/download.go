@@ -16,7 +16,11 @@ import (
 // With running, agbox-init reads the files: as the engine opens one it waits for whoever in the sandbox holds a lease on it, 45 s for each,
 // and does nothing else for that container meanwhile, not even a stop.
 func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string, running bool) (io.ReadCloser, error) {
-	box, err := d.filesOf(ctx, sandboxID)
+	look := d.filesOf
+	if running {
+		look = d.box
+	}
+	box, err := look(ctx, sandboxID)
 	if err == nil {
 		err = box.onDisk(ctx, p)
 	}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"archive/tar"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,10 +20,14 @@ func TestMounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	file := filepath.Join(kept, "file")
+	file, guarded := filepath.Join(kept, "file"), filepath.Join(shared, "guarded")
+	if err := os.Mkdir(guarded, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	id := d.Create(&agboxv1.CreateSpec{Mounts: []*agboxv1.MountSpec{
 		{Source: shared, Target: "/workspace/shared", Writable: true},
 		{Source: kept, Target: "/kept"},
+		{Source: guarded, Target: "/workspace/shared/guarded"},
 	}})
 	if err := os.WriteFile(file, []byte("from the host\n"), 0o666); err != nil {
 		t.Fatal(err)
@@ -33,10 +38,15 @@ func TestMounts(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(shared, "answer")); string(text) != "from inside\n" {
 		t.Errorf("the host reads %q, %v", text, err)
 	}
-	for _, attempt := range []string{"echo x >> /kept/file", "touch /kept/new", "rm /kept/file"} {
+	for _, attempt := range []string{"echo x >> /kept/file", "touch /kept/new", "rm /kept/file",
+		"touch shared/guarded/new", "mv shared/guarded shared/g", "rmdir shared/guarded"} {
 		if end, _, stderr := d.Exec(id, "sh", "-c", attempt); end.ExitCode == 0 {
 			t.Errorf("%s is possible on a read-only mount: %s", attempt, stderr)
 		}
+	}
+	// A mount point in a writable mount, under its own name, is in nobody's way.
+	if err := uploading(t, d.Client, id, "/workspace/shared", "", tarEntry{tar.Header{Name: "sent", Typeflag: tar.TypeReg, Mode: 0o600, Size: 1}, "x"}); err != nil {
+		t.Error(err)
 	}
 	if text, err := os.ReadFile(file); string(text) != "from the host\n" {
 		t.Errorf("the read-only file holds %q, %v", text, err)

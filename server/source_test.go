@@ -87,17 +87,11 @@ func TestSwappedSource(t *testing.T) {
 		dirs := openDirs(t, "p", "p/data")
 		spec.Mounts = []*agboxv1.MountSpec{{Source: dirs[0], Target: "/workspace/p", Writable: true}, {Source: dirs[1], Target: "/data"}}
 		id = d.Create(spec)
+		refused(t, uploading(t, d.Client, id, "/tmp", "", file("f", "x", 0o600)), codes.FailedPrecondition, "FILE_REFUSED", "path", `lies in "`+dirs[0]+`", which is mounted writable`, "pause or stop the sandbox")
 		if end, _, stderr := d.Exec(id, "sh", "-c", "cd p && mv data d && ln -s / data"); end.ExitCode != 0 {
 			t.Fatalf("the attack: %v, %s", end, stderr)
 		}
-		stream, err := d.DownloadFiles(t.Context(), &agboxv1.DownloadFilesRequest{SandboxId: id, Path: "/data/etc/passwd"})
-		if err == nil {
-			var text []byte
-			text, err = io.ReadAll(stream)
-			t.Logf("%.100q", text)
-			stream.Close()
-		}
-		refused(t, err, codes.FailedPrecondition, "FILE_REFUSED", "path", `"`+dirs[1]+`" is or goes through a symbolic link now`, "or use an exec")
+		refused(t, uploading(t, d.Client, id, "/tmp", "", file("f", "x", 0o600)), codes.FailedPrecondition, "FILE_REFUSED", "path", `"`+dirs[1]+`" is or goes through a symbolic link now`, "or use an exec")
 		return id, dirs[1]
 	}
 	resumed, source := attacked(&agboxv1.CreateSpec{})
@@ -106,6 +100,12 @@ func TestSwappedSource(t *testing.T) {
 		RestartPolicy: &agboxv1.RestartPolicy{Mode: "on-failure", MaxRestarts: 1, Backoff: durationpb.New(1)},
 	})
 	stop(t, d, resumed)
+	stream, err := d.DownloadFiles(t.Context(), &agboxv1.DownloadFilesRequest{SandboxId: resumed, Path: "/data/etc/passwd"})
+	if err == nil {
+		_, err = io.Copy(io.Discard, stream)
+		stream.Close()
+	}
+	refused(t, err, codes.FailedPrecondition, "FILE_REFUSED", "path", `"`+source+`" is or goes through a symbolic link now`)
 	d.Restart()
 	if _, err := d.ResumeSandbox(t.Context(), &agboxv1.ResumeSandboxRequest{SandboxId: resumed}); err != nil {
 		t.Fatal(err)
@@ -170,6 +170,10 @@ func TestSourceSwappedAtTheStart(t *testing.T) {
 		return false
 	})
 	d := servertest.Start(t, func(c *dockerrt.Config) { c.Host = host })
+	socket := strings.TrimPrefix(host, "unix://")
+	_, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{
+		Image: d.Image, Mounts: []*agboxv1.MountSpec{{Source: filepath.Dir(socket), Target: "/data"}}}})
+	refused(t, err, codes.InvalidArgument, "SOURCE_PROTECTED", "create_spec.mounts[0].source", "contains the container engine's socket ("+socket+")")
 	created, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{
 		Image: d.Image, WorkingDir: "/data/made", Command: []string{"sh", "-c", "touch /data/ran; sleep 300"},
 		Mounts: []*agboxv1.MountSpec{{Source: dirs[0], Target: "/data", Writable: true}},
@@ -229,5 +233,35 @@ func TestLayerOverSwappedSource(t *testing.T) {
 	id := d.Create(&agboxv1.CreateSpec{Mounts: []*agboxv1.MountSpec{{Source: dirs[0], Target: "/data", Mode: "cow"}}})
 	if end, stdout, stderr := d.Exec(id, "cat", "/data/file"); stdout != "accepted\n" {
 		t.Errorf("the layer lies over %q: %v, %s", stdout, end, stderr)
+	}
+}
+
+// TestSourceMadeAnew: a person has made the directory anew while the sandbox was stopped. It does not start, and a fork has its
+// files, and the new directory.
+func TestSourceMadeAnew(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t)
+	source := openDirs(t, "source")[0]
+	id := d.Create(&agboxv1.CreateSpec{Mounts: []*agboxv1.MountSpec{{Source: source, Target: "/data"}}})
+	sh(t, d, id, "echo kept > /tmp/file")
+	stop(t, d, id)
+	if err := os.Remove(source); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(source, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	write(t, source, map[string]string{"new": "new\n"})
+	if _, err := d.ResumeSandbox(t.Context(), &agboxv1.ResumeSandboxRequest{SandboxId: id}); err != nil {
+		t.Fatal(err)
+	}
+	refusedToStart(t, d, id, `"`+source+`" is another directory than the one that was accepted`)
+	forked, err := d.ForkSandbox(t.Context(), &agboxv1.ForkSandboxRequest{SandboxId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Await(forked.Sandbox.SandboxId, agboxv1.EventType_SANDBOX_READY)
+	if got := sh(t, d, forked.Sandbox.SandboxId, "cat /tmp/file /data/new"); got != "kept\nnew\n" {
+		t.Errorf("the fork has %q", got)
 	}
 }
