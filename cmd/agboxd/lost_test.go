@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -218,7 +217,7 @@ func TestLostDatabase(t *testing.T) {
 	if err := os.Truncate(database, 0); err != nil {
 		t.Fatal(err)
 	}
-	if empty := refused(t, ""); !strings.Contains(empty, "is empty") || !strings.Contains(empty, fmt.Sprintf("of 1 only logs")) {
+	if empty := refused(t, ""); !strings.Contains(empty, "is empty") || !strings.Contains(empty, "of 1 only logs") {
 		t.Errorf("with an empty file it says %q", empty)
 	}
 	d = launch(t, "--forget=2")

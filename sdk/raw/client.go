@@ -6,8 +6,13 @@ package raw
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net"
+	"os"
+	"runtime"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -25,6 +30,7 @@ type Client struct {
 	conn    *grpc.ClientConn
 	rpc     agboxv1.SandboxServiceClient
 	socket  string
+	others  []string // tried where nobody listens on socket
 	dialing atomic.Pointer[error] // how the last attempt to connect ended
 }
 
@@ -49,6 +55,7 @@ func Dial(opts ...Option) (*Client, error) {
 			return nil, err
 		}
 		c.socket = path
+		c.others = otherSocketPaths(runtime.GOOS, os.Getuid(), os.Getenv, isDir)
 	}
 	retry := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}
 	conn, err := grpc.NewClient("passthrough:///agboxd",
@@ -73,6 +80,14 @@ func (c *Client) Close() error { return c.conn.Close() }
 
 func (c *Client) dial(ctx context.Context, _ string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", c.socket)
+	for _, other := range c.others {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
+			break
+		}
+		if found, otherErr := new(net.Dialer).DialContext(ctx, "unix", other); otherErr == nil {
+			conn, err = found, nil
+		}
+	}
 	c.dialing.Store(&err)
 	return conn, err
 }

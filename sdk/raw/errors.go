@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -132,7 +133,11 @@ func (c *Client) unavailable(message string) string {
 		if errors.Is(*failure, fs.ErrPermission) {
 			return fmt.Sprintf("agboxd's socket is not yours to use: %v: run as the user who started agboxd", *failure)
 		}
-		return fmt.Sprintf("agboxd is not running: %v: start agboxd", *failure)
+		elsewhere := ""
+		if len(c.others) > 0 {
+			elsewhere = ", nor on " + strings.Join(c.others, ", ")
+		}
+		return fmt.Sprintf("agboxd is not running: %v%s: start agboxd, with the same XDG_RUNTIME_DIR and HOME as here", *failure, elsewhere)
 	}
 	return fmt.Sprintf("agboxd went away from %s during the call (%s): start agboxd", c.socket, message)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 )
 
@@ -21,6 +22,33 @@ import (
 // path is longer than a socket address can hold.
 func SocketPath() (string, error) {
 	return socketPath(runtime.GOOS, os.Getuid(), os.Getenv, isDir)
+}
+
+// otherSocketPaths are where a daemon of this user listens that was started with less, or before there was more: without
+// XDG_RUNTIME_DIR, or before there was a /run/user/<uid>. An XDG_RUNTIME_DIR of one's own, which sets a daemon apart, has
+// none.
+func otherSocketPaths(goos string, uid int, getenv func(string) string, isDir func(string) bool) []string {
+	usual := filepath.Join("/run/user", strconv.Itoa(uid))
+	if dir := getenv("XDG_RUNTIME_DIR"); goos == "darwin" || filepath.IsAbs(dir) && filepath.Clean(dir) != usual {
+		return nil
+	}
+	first, err := socketPath(goos, uid, getenv, isDir)
+	if err != nil {
+		return nil
+	}
+	var others []string
+	for _, without := range []func(string) bool{isDir, func(string) bool { return false }} {
+		path, err := socketPath(goos, uid, func(name string) string {
+			if name == "XDG_RUNTIME_DIR" {
+				return ""
+			}
+			return getenv(name)
+		}, without)
+		if err == nil && path != first && !slices.Contains(others, path) {
+			others = append(others, path)
+		}
+	}
+	return others
 }
 
 func socketPath(goos string, uid int, getenv func(string) string, isDir func(string) bool) (string, error) {

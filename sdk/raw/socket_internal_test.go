@@ -2,6 +2,10 @@ package raw
 
 import (
 	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,5 +41,57 @@ func TestSocketPath(t *testing.T) {
 				t.Fatalf("%v is not ErrSocketPath", err)
 			}
 		})
+	}
+}
+
+// TestOtherSocketPaths: who has no XDG_RUNTIME_DIR, or the usual one, finds a daemon that was started with less; one of one's
+// own keeps apart.
+func TestOtherSocketPaths(t *testing.T) {
+	const state, usual = "/h/.local/state/agbox/agboxd.sock", "/run/user/42/agbox/agboxd.sock"
+	for name, test := range map[string]struct {
+		dir    string
+		runDir bool
+		want   []string
+	}{
+		"unset":              {"", true, []string{state}},
+		"unset, no /run":     {"", false, nil},
+		"the usual":          {"/run/user/42", true, []string{state}},
+		"the usual, no /run": {"/run/user/42/", false, []string{state}},
+		"one's own":          {"/mine", true, nil},
+	} {
+		env := map[string]string{"XDG_RUNTIME_DIR": test.dir, "HOME": "/h"}
+		got := otherSocketPaths("linux", 42, func(key string) string { return env[key] },
+			func(dir string) bool { return test.runDir && dir == "/run/user/42" })
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// TestDialElsewhere: a daemon that was started before there was a /run/user/<uid> is found from a session that has one.
+func TestDialElsewhere(t *testing.T) {
+	dir, err := os.MkdirTemp("", "agbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	there := filepath.Join(dir, "there")
+	listener, err := net.Listen("unix", there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c := &Client{socket: filepath.Join(dir, "here"), others: []string{there}}
+	conn, err := c.dial(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	listener.Close()
+	if _, err := c.dial(t.Context(), ""); err == nil {
+		t.Error("nobody listens, and it connected")
+	}
+	if text := c.unavailable(""); !strings.Contains(text, c.socket) || !strings.Contains(text, there) {
+		t.Errorf("where it looked is not said: %s", text)
 	}
 }
