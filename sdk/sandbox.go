@@ -46,6 +46,8 @@ type Sandbox struct {
 	LeaseEndsAt time.Time
 	// Restarts counts the restarts in a row after crashes.
 	Restarts uint32
+	// Recovered: the daemon's database had lost the sandbox, and what it was asked to be was put together from its containers.
+	Recovered bool
 	// Ports are where the published ones are reached while READY.
 	Ports []Port
 	// Set while FAILED, or DORMANT because it could not be made.
@@ -194,6 +196,7 @@ func sandboxOf(h *agboxv1.SandboxHandle) Sandbox {
 		IdleAt:            timeOf(h.GetIdleAt()),
 		LeaseEndsAt:       timeOf(h.GetLeaseEndsAt()),
 		Restarts:          h.GetRestarts(),
+		Recovered:         h.GetRecovered(),
 		Ports:             portsOf(h.GetPorts()),
 	}
 }

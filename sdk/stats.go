@@ -56,6 +56,9 @@ type Info struct {
 	// NetworkPool is the range that sandbox networks come from. A sandbox with a network takes one subnet.
 	NetworkPool               string
 	SubnetsUsed, SubnetsTotal int
+	// Orphans are sandboxes that were found though the database does not know them, with the time when each is removed unless
+	// agboxd --adopt takes it in before.
+	Orphans map[string]time.Time
 }
 
 // Info asks the daemon about itself and its engine.
@@ -67,11 +70,14 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	info := Info{
 		Version: p.GetVersion(), EngineVersion: p.GetEngineVersion(), EngineAPIVersion: p.GetEngineApiVersion(),
 		EngineOS: p.GetEngineOs(), StorageDriver: p.GetStorageDriver(), IsolationProblem: p.GetIsolationProblem(),
-		Sandboxes: map[State]int{}, RunningExecs: int(p.GetRunningExecs()),
+		Sandboxes: map[State]int{}, Orphans: map[string]time.Time{}, RunningExecs: int(p.GetRunningExecs()),
 		NetworkPool: p.GetNetworkPool(), SubnetsUsed: int(p.GetSubnetsUsed()), SubnetsTotal: int(p.GetSubnetsTotal()),
 	}
 	for state, n := range p.GetSandboxes() {
 		info.Sandboxes[State(state)] = int(n)
+	}
+	for _, orphan := range p.GetOrphans() {
+		info.Orphans[orphan.GetSandboxId()] = orphan.GetRemovedAt().AsTime()
 	}
 	return info, nil
 }

@@ -44,7 +44,7 @@ func (a *app) info(ctx context.Context, c *sdk.Client) error {
 	if info.IsolationProblem != "" {
 		isolation = "off: " + info.IsolationProblem
 	}
-	return a.printTable([][]string{
+	rows := [][]string{
 		{"agboxd", info.Version},
 		{"engine", info.EngineVersion + " (API " + info.EngineAPIVersion + ") on " + info.EngineOS},
 		{"storage", info.StorageDriver},
@@ -52,5 +52,9 @@ func (a *app) info(ctx context.Context, c *sdk.Client) error {
 		{"sandboxes", cmp.Or(strings.Join(sandboxes, ", "), "none")},
 		{"running execs", fmt.Sprint(info.RunningExecs)},
 		{"networks", fmt.Sprintf("%d of %d in %s", info.SubnetsUsed, info.SubnetsTotal, info.NetworkPool)},
-	})
+	}
+	for _, id := range slices.Sorted(maps.Keys(info.Orphans)) {
+		rows = append(rows, []string{"orphan", id + ", which the database does not know, removed " + timeText(info.Orphans[id]) + ": agboxd --adopt takes it in"})
+	}
+	return a.printTable(rows)
 }

@@ -85,6 +85,9 @@ func (a *app) get(ctx context.Context, c *sdk.Client, id string) error {
 		{"image", box.Image},
 		{"created", timeText(box.CreatedAt)},
 	}
+	if box.Recovered {
+		rows[1][1] += ", recovered"
+	}
 	optional := func(key, value string) {
 		if value != "" {
 			rows = append(rows, []string{key, value})

@@ -30,7 +30,7 @@ type Client struct {
 	conn    *grpc.ClientConn
 	rpc     agboxv1.SandboxServiceClient
 	socket  string
-	others  []string // tried where nobody listens on socket
+	others  []string              // tried where nobody listens on socket
 	dialing atomic.Pointer[error] // how the last attempt to connect ended
 }
 

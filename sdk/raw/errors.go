@@ -137,7 +137,7 @@ func (c *Client) unavailable(message string) string {
 		if len(c.others) > 0 {
 			elsewhere = ", nor on " + strings.Join(c.others, ", ")
 		}
-		return fmt.Sprintf("agboxd is not running: %v%s: start agboxd, with the same XDG_RUNTIME_DIR and HOME as here", *failure, elsewhere)
+		return fmt.Sprintf("agboxd is not running: %v%s (one that was started with another XDG_RUNTIME_DIR is not seen from here): start agboxd", *failure, elsewhere)
 	}
 	return fmt.Sprintf("agboxd went away from %s during the call (%s): start agboxd", c.socket, message)
 }
