@@ -19,7 +19,8 @@ import (
 // box is a primary as the engine's archive API deals with it.
 type box struct {
 	container.InspectResponse
-	docker *Docker
+	docker    *Docker
+	sandboxID string
 }
 
 // box fails with files.ErrNotRunning when there is no container.
@@ -28,7 +29,7 @@ func (d *Docker) box(ctx context.Context, sandboxID string) (box, error) {
 	if isNotFound(err) {
 		return box{}, files.Refuse(files.ErrNotRunning, "sandbox %s has no primary container any more; delete it", sandboxID)
 	}
-	return box{found, d}, err
+	return box{found, d, sandboxID}, err
 }
 
 // filesOf is box for who is about to use the archive API, for which an engine mounts by path once more what the container
@@ -239,7 +240,8 @@ func (b box) text(ctx context.Context, p string) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
-	stream, _, err := b.docker.api.CopyFromContainer(ctx, b.ID, at.path)
+	running := b.State != nil && b.State.Running && !b.State.Paused
+	stream, err := b.read(ctx, at.path, running)
 	if err != nil {
 		return "", err
 	}

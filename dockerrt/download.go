@@ -12,9 +12,6 @@ import (
 
 // DownloadFiles returns a file or directory of the sandbox's primary as a tar stream, whose names begin with the last part
 // of p; a link is one in the stream, too. The stream ends with ctx; Close must follow.
-//
-// With running, agbox-init reads the files: as the engine opens one it waits for whoever in the sandbox holds a lease on it, 45 s for each,
-// and does nothing else for that container meanwhile, not even a stop.
 func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string, running bool) (io.ReadCloser, error) {
 	look := d.filesOf
 	if running {
@@ -27,10 +24,16 @@ func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string, running
 	if err != nil {
 		return nil, reached(err)
 	}
+	return box.read(ctx, p, running)
+}
+
+// read is DownloadFiles for a path that is on the disk. With running, agbox-init reads the files: as the engine opens one it waits for whoever in
+// the sandbox holds a lease on it, 45 s for each, and does nothing else for that container meanwhile, not even a stop.
+func (b box) read(ctx context.Context, p string, running bool) (io.ReadCloser, error) {
 	if running {
-		return d.carry(ctx, sandboxID, p, box.inMemory())
+		return b.docker.carry(ctx, b.sandboxID, p, b.inMemory())
 	}
-	stream, _, err := d.api.CopyFromContainer(ctx, box.ID, p)
+	stream, _, err := b.docker.api.CopyFromContainer(ctx, b.ID, p)
 	if err != nil {
 		return nil, reached(engineRefusal(p, err))
 	}
@@ -42,7 +45,7 @@ func (b box) inMemory() []string {
 	return slices.AppendSeq([]string{"/dev", "/proc", "/sys"}, maps.Keys(b.HostConfig.Tmpfs))
 }
 
-// carried is a tree that agbox-init tells of.
+// carriedTree is a tree that agbox-init tells of.
 type carriedTree struct {
 	*io.PipeReader
 	cancel context.CancelFunc

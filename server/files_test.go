@@ -698,5 +698,13 @@ func TestDownloadOfHeldFile(t *testing.T) {
 	_, err = io.Copy(io.Discard, stream)
 	refused(t, err, codes.FailedPrecondition, "FILE_REFUSED", "path", `"/in/held" is held by a process`)
 	works(t, d, id)
+
+	// The accounts are looked at for an upload, and may be held as well.
+	swap := d.Begin(&agboxv1.CreateExecRequest{SandboxId: id, User: "0", Command: []string{"ln", "-sf", "/in/held", "/etc/passwd"}})
+	if end := d.ExecEnd(id, swap.ExecId); end.ExitCode != 0 {
+		t.Fatal(end)
+	}
+	_, err = d.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: "/tmp"}, bytes.NewReader(archive(t)))
+	refused(t, err, codes.FailedPrecondition, "FILE_REFUSED", "path", `"/in/held" is held by a process`)
 	stop(t, d, id)
 }

@@ -35,7 +35,7 @@ type answer struct {
 func (l *lookup) run(questions <-chan question, answers chan<- answer) {
 	made := false
 	for q := range questions {
-		if !made {
+		if !made && l.users.refresh() == nil {
 			l.makePlaces()
 			made = true
 		}

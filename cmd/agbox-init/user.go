@@ -186,7 +186,9 @@ func (u *users) numbered(uid uint32) *account {
 // "" if nothing is. A number needs no entry. With a group given there are no supplementary ones,
 // as in Docker.
 func (u *users) lookup(spec string) (account, string) {
-	if err := u.refresh(); err != nil {
+	if err := u.refresh(); err != nil && spec == "0" {
+		return account{name: "root", home: "/root"}, "" // as whom the daemon looks into the sandbox, whatever is wrong there
+	} else if err != nil {
 		return account{}, unreadable(err)
 	}
 	return u.find(spec)
