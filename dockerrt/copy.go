@@ -50,11 +50,15 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 	if err := guard.Copy(c.Source); err != nil {
 		return 0, changed(err)
 	}
+	owner, err := d.copyOwner(ctx, sandboxID, c)
+	if err != nil {
+		return 0, err
+	}
 	reader, writer := io.Pipe()
 	counted := &counter{to: writer}
 	streamed := make(chan error, 1)
 	go func() {
-		err := copytree.StreamOpened(ctx, counted, source, c.Target, c.ExcludePatterns, guard.Entry)
+		err := copytree.StreamOpened(ctx, counted, source, c.Target, c.ExcludePatterns, guard.Entry, owner)
 		if errors.Is(err, copytree.ErrChanged) {
 			tell(ctx, "%s: files changed while they were copied: %v", c.Source, err)
 			d.log.Warn("files changed while they were copied", "sandbox_id", sandboxID, "source", c.Source, "error", err)
@@ -73,6 +77,23 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 		err = changed(place)
 	}
 	return counted.bytes, err
+}
+
+// copyOwner is whom a copy belongs to in the sandbox: as whom an exec would run, unless the spec says otherwise. nil leaves it
+// to whom it belongs on the host.
+func (d *Docker) copyOwner(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (*copytree.Owner, error) {
+	if c.KeepOwner {
+		return nil, nil
+	}
+	box, err := d.box(ctx, sandboxID)
+	if err != nil {
+		return nil, err
+	}
+	account, err := box.owner(ctx, c.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return &copytree.Owner{UID: account.UID, GID: account.GID}, nil
 }
 
 // counter counts what is written through it.

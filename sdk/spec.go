@@ -150,6 +150,10 @@ type Copy struct {
 	Source  string // a file or directory of the daemon's host
 	Target  string
 	Exclude []string // patterns of what stays out
+	// Owner is whom it belongs to in the sandbox, a name or number, optionally ":group"; "" as whom an exec would run. With
+	// KeepOwner it keeps the host's uid and gid.
+	Owner     string
+	KeepOwner bool
 }
 
 // Service runs beside the sandbox on its network, reachable under its name.
@@ -215,7 +219,7 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 		p.Mounts = append(p.Mounts, mount)
 	}
 	for _, c := range s.Copies {
-		p.Copies = append(p.Copies, &agboxv1.CopySpec{Source: c.Source, Target: c.Target, ExcludePatterns: c.Exclude})
+		p.Copies = append(p.Copies, &agboxv1.CopySpec{Source: c.Source, Target: c.Target, ExcludePatterns: c.Exclude, Owner: c.Owner, KeepOwner: c.KeepOwner})
 	}
 	for _, x := range s.Ports {
 		p.Ports = append(p.Ports, &agboxv1.PortSpec{

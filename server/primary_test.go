@@ -275,7 +275,7 @@ func TestCopies(t *testing.T) {
 	for path, do := range map[string]func(string) error{
 		"run.sh": func(p string) error { return os.Chmod(p, 0o755) },
 		"link":   func(p string) error { return os.Symlink("src/main.go", p) },
-		"src":    func(p string) error { return os.Chown(p, 1000, 1000) },
+		"src":    func(p string) error { return os.Chown(p, 2000, 2000) },
 	} {
 		if err := do(filepath.Join(source, path)); err != nil {
 			t.Fatal(err)
@@ -284,10 +284,15 @@ func TestCopies(t *testing.T) {
 	id := d.Create(&agboxv1.CreateSpec{Copies: []*agboxv1.CopySpec{
 		{Source: source, Target: "/workspace/project", ExcludePatterns: []string{"node_modules/"}},
 		{Source: filepath.Join(source, "run.sh"), Target: "/opt/tools/run"},
+		{Source: source, Target: "/opt/kept", KeepOwner: true},
+		{Source: source, Target: "/opt/other", Owner: "7:8"},
 	}})
-	script := `cd /workspace/project; find . | sort; cat link; stat -c %u src; ./run.sh; /opt/tools/run; echo mine > src/main.go`
-	if _, stdout, stderr := d.Exec(id, "sh", "-c", script); stdout != ".\n./link\n./run.sh\n./src\n./src/main.go\npackage main\n1000\nran\nran\n" {
-		t.Errorf("the sandbox finds %q, %s", stdout, stderr)
+	script := `cd /workspace/project; find . | sort; cat link; ./run.sh; /opt/tools/run; echo mine > src/main.go
+stat -c %u:%g src src/main.go link /opt/tools/run /opt/kept/src /opt/kept/run.sh /opt/other/src /opt/other/run.sh`
+	want := ".\n./link\n./run.sh\n./src\n./src/main.go\npackage main\nran\nran\n" +
+		"1000:1000\n1000:1000\n1000:1000\n1000:1000\n2000:2000\n0:0\n7:8\n7:8\n"
+	if _, stdout, stderr := d.Exec(id, "sh", "-c", script); stdout != want {
+		t.Errorf("the sandbox finds %q, %s, want %q", stdout, stderr, want)
 	}
 	if text, err := os.ReadFile(filepath.Join(source, "src/main.go")); err != nil || string(text) != "package main\n" {
 		t.Errorf("the source is %q, %v", text, err)

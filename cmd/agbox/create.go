@@ -49,7 +49,7 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.StringVar((*string)(&f.spec.PullPolicy), "pull", "", "when to pull the image: missing, always, never (default: missing)")
 	flags.StringVar(&f.id, "id", "", "id of the sandbox, never used before (default: a UUID)")
 	flags.Var((*mounts)(&f.spec.Mounts), "mount", "mount a host file or directory, read-only without :rw or :cow (writes stay in the sandbox)")
-	flags.Var((*copies)(&f.spec.Copies), "copy", "copy a host file or directory in")
+	flags.Var((*copies)(&f.spec.Copies), "copy", "copy a host file or directory in, for OWNER (default: as whom a command would run)")
 	flags.Var((*tmpfs)(&f.spec.Tmpfs), "tmpfs", "directory in memory, empty at each start")
 	flags.Var(&f.env, "env", "environment variable; KEY alone takes the value from here")
 	flags.Var(&f.labels, "label", "label")

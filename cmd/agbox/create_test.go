@@ -84,8 +84,8 @@ func TestRequests(t *testing.T) {
 		{"create x --id box1 --idle-ttl 0 --env A=b --label c=d --tool git", `sandbox_id: "box1" create_spec {image: "x" idle_ttl {}
 			envs {key: "A" value: "b"} labels {key: "c" value: "d"} builtin_tools: "git"}`},
 		{"create x --mount /a:/b:cow --tool npm:rw", `create_spec {image: "x" mounts {source: "/a" target: "/b" mode: "cow"} builtin_tools: "npm:rw"}`},
-		{"create x --mount /a:/b:rw --copy /c:/d --idle-ttl 1m", `create_spec {image: "x" idle_ttl {seconds: 60}
-			mounts {source: "/a" target: "/b" writable: true} copies {source: "/c" target: "/d"}}`},
+		{"create x --mount /a:/b:rw --copy /c:/d --copy /e:/f:7:8 --idle-ttl 1m", `create_spec {image: "x" idle_ttl {seconds: 60}
+			mounts {source: "/a" target: "/b" writable: true} copies {source: "/c" target: "/d"} copies {source: "/e" target: "/f" owner: "7:8"}}`},
 		{"exec box1 --user www-data:adm --cwd /srv -- id -u", `sandbox_id: "box1" user: "www-data:adm" cwd: "/srv" command: "id" command: "-u"`},
 	}
 	for _, tt := range tests {

@@ -81,18 +81,19 @@ func (m *mounts) Set(arg string) error {
 type copies []sdk.Copy
 
 func (c *copies) String() string { return "" }
-func (c *copies) Type() string   { return "SRC:DST" }
+func (c *copies) Type() string   { return "SRC:DST[:OWNER]" }
 
 func (c *copies) Set(arg string) error {
 	source, target, ok := strings.Cut(arg, ":")
-	if !ok || source == "" || target == "" || strings.Contains(target, ":") {
+	target, owner, owned := strings.Cut(target, ":")
+	if !ok || source == "" || target == "" || owned && owner == "" {
 		return fmt.Errorf("want %s", c.Type())
 	}
 	source, err := filepath.Abs(source)
 	if err != nil {
 		return err
 	}
-	*c = append(*c, sdk.Copy{Source: source, Target: target})
+	*c = append(*c, sdk.Copy{Source: source, Target: target, Owner: owner})
 	return nil
 }
 

@@ -33,15 +33,19 @@ const (
 // such file; whether the copy is good enough is the caller's to decide. After any other error the tar is cut off and must
 // not be used: it is an *Error, ctx's cause, or the first error of w. A write to w that hangs is for w's owner to end.
 func Stream(ctx context.Context, w io.Writer, source, target string, excludes []string) error {
-	return write(ctx, w, walk{source: source}, target, excludes, nil)
+	return write(ctx, w, walk{source: source}, target, excludes, nil, nil)
 }
 
-// StreamOpened is Stream for a source that hostpath.Open has opened, wherever that is by now. visit is as in Check.
-func StreamOpened(ctx context.Context, w io.Writer, source *os.File, target string, excludes []string, visit func(string, fs.FileInfo) error) error {
-	return write(ctx, w, walk{source: source.Name(), opened: source}, target, excludes, visit)
+// Owner is whom copies belong to.
+type Owner struct{ UID, GID int }
+
+// StreamOpened is Stream for a source that hostpath.Open has opened, wherever that is by now. visit is as in Check. Everything
+// belongs to owner, setuid and setgid bits being root's alone; with nil, to whom it belongs here.
+func StreamOpened(ctx context.Context, w io.Writer, source *os.File, target string, excludes []string, visit func(string, fs.FileInfo) error, owner *Owner) error {
+	return write(ctx, w, walk{source: source.Name(), opened: source}, target, excludes, visit, owner)
 }
 
-func write(ctx context.Context, w io.Writer, from walk, target string, excludes []string, visit func(string, fs.FileInfo) error) error {
+func write(ctx context.Context, w io.Writer, from walk, target string, excludes []string, visit func(string, fs.FileInfo) error, owner *Owner) error {
 	patterns, err := newExcluder(excludes)
 	if err != nil {
 		return err
@@ -52,7 +56,7 @@ func write(ctx context.Context, w io.Writer, from walk, target string, excludes 
 	buffered := bufio.NewWriterSize(w, bufferSize)
 	s := &stream{
 		ctx: ctx, tar: tar.NewWriter(buffered), target: strings.TrimPrefix(target, "/"),
-		links: map[inode]string{}, buffer: make([]byte, bufferSize),
+		links: map[inode]string{}, buffer: make([]byte, bufferSize), owner: owner,
 	}
 	from.patterns, from.limit, from.visit = patterns, maxEntries, func(e entry) error {
 		if visit != nil {
@@ -84,6 +88,7 @@ type stream struct {
 	target string
 	links  map[inode]string
 	buffer []byte
+	owner  *Owner // nil: everybody keeps what is theirs
 	// changed is the first of changes files that were written to meanwhile.
 	changed string
 	changes int
@@ -151,6 +156,12 @@ func (s *stream) header(e entry, info fs.FileInfo) (*tar.Header, error) {
 	}
 	h.Name, h.Format = path.Join(s.target, e.rel), tar.FormatPAX
 	h.AccessTime, h.ChangeTime = time.Time{}, time.Time{}
+	if s.owner != nil {
+		h.Uid, h.Gid = s.owner.UID, s.owner.GID
+		if h.Uid != 0 {
+			h.Mode &^= 0o6000
+		}
+	}
 	return h, nil
 }
 

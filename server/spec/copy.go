@@ -16,8 +16,14 @@ func (r *resolver) copies() error {
 			return err
 		}
 		target, err := r.targets.claim(field+".target", c.GetTarget())
+		if err == nil {
+			err = ValidateUser(field+".owner", c.GetOwner())
+		}
 		if err != nil {
 			return err
+		}
+		if c.KeepOwner && c.Owner != "" {
+			return refuse(ReasonUserInvalid, field+".owner", "%s is to own it, and keep_owner keeps the host's; leave one out", shown(c.Owner))
 		}
 		if r.out.Spec.ReadOnlyRoot {
 			return refuse(ReasonCopyTargetReadOnly, field+".target",

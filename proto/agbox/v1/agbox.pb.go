@@ -598,7 +598,11 @@ type CopySpec struct {
 	Target          string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
 	ExcludePatterns []string               `protobuf:"bytes,3,rep,name=exclude_patterns,json=excludePatterns,proto3" json:"exclude_patterns,omitempty"`
 	// As in MountSpec.
-	Accepted      *HostFile `protobuf:"bytes,64,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	Accepted *HostFile `protobuf:"bytes,64,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	// Whom it belongs to in the sandbox: name or number, optionally ":group"; "": as whom an exec would run. With keep_owner, to
+	// the uid and gid that it has on the host.
+	Owner         string `protobuf:"bytes,65,opt,name=owner,proto3" json:"owner,omitempty"`
+	KeepOwner     bool   `protobuf:"varint,66,opt,name=keep_owner,json=keepOwner,proto3" json:"keep_owner,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -659,6 +663,20 @@ func (x *CopySpec) GetAccepted() *HostFile {
 		return x.Accepted
 	}
 	return nil
+}
+
+func (x *CopySpec) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *CopySpec) GetKeepOwner() bool {
+	if x != nil {
+		return x.KeepOwner
+	}
+	return false
 }
 
 type HealthcheckConfig struct {
@@ -8135,12 +8153,15 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\x04R\x06device\x12\x14\n" +
 	"\x05inode\x18\x03 \x01(\x04R\x05inode\x12\x12\n" +
-	"\x04born\x18\x04 \x01(\x03R\x04born\"\x95\x01\n" +
+	"\x04born\x18\x04 \x01(\x03R\x04born\"\xca\x01\n" +
 	"\bCopySpec\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12)\n" +
 	"\x10exclude_patterns\x18\x03 \x03(\tR\x0fexcludePatterns\x12.\n" +
-	"\baccepted\x18@ \x01(\v2\x12.agbox.v1.HostFileR\baccepted\"\xad\x02\n" +
+	"\baccepted\x18@ \x01(\v2\x12.agbox.v1.HostFileR\baccepted\x12\x14\n" +
+	"\x05owner\x18A \x01(\tR\x05owner\x12\x1d\n" +
+	"\n" +
+	"keep_owner\x18B \x01(\bR\tkeepOwner\"\xad\x02\n" +
 	"\x11HealthcheckConfig\x12\x12\n" +
 	"\x04test\x18\x01 \x03(\tR\x04test\x125\n" +
 	"\binterval\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\binterval\x123\n" +
