@@ -39,6 +39,8 @@ var (
 	ErrSnapshotIDTaken = errors.New("actors: snapshot id is in use")
 	// ErrSnapshotInUse: the snapshot is needed, or the engine says so.
 	ErrSnapshotInUse = errors.New("actors: snapshot is in use")
+	// ErrSnapshotTooLarge: the files of the sandbox are more than a snapshot may have, or than there is room for.
+	ErrSnapshotTooLarge = errors.New("actors: too large for a snapshot")
 	// ErrNothingToKeep: the sandbox has no primary, or the image that it was made from is gone.
 	ErrNothingToKeep = errors.New("actors: nothing to make a snapshot of")
 )

@@ -52,6 +52,9 @@ type Config struct {
 	// MaxOutput bounds the output of a sandbox's own command in each of its lives, and that of a hook: bytes of each of
 	// stdout and stderr, 0 for no limit. No output of any command takes the last DiskHeadroom bytes of the disk.
 	MaxOutput, DiskHeadroom uint64
+	// MaxSnapshot bounds what a sandbox has beyond its image for a snapshot to be made, in bytes, 0 for no limit. Holes in
+	// files count: an engine fills them.
+	MaxSnapshot uint64
 	// UID and GID are what the sandbox sees as HOST_UID and HOST_GID.
 	UID, GID int
 	// Places are what of this host no sandbox may have, beside DataDir and what is the engine's.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/docker/docker/api/types/filters"
 	dockerimage "github.com/docker/docker/api/types/image"
+	"github.com/docker/go-units"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -88,6 +90,9 @@ func (d *Docker) createSnapshot(ctx context.Context, want actors.Snapshot) (acto
 	if err != nil {
 		return want, err
 	}
+	if err := d.fits(ctx, primary.ID); err != nil {
+		return want, err
+	}
 	if primary.State.Running && !primary.State.Paused {
 		// The engine's commit pauses the container, and no timeout of an exec goes on meanwhile.
 		if err := d.freeze(ctx, want.SandboxId); err != nil {
@@ -113,6 +118,28 @@ func withoutVariables(spec *agboxv1.CreateSpec) *agboxv1.CreateSpec {
 		service.Envs = nil
 	}
 	return spec
+}
+
+// fits refuses a container whose own files are more than a snapshot may have, or than the engine has room for.
+func (d *Docker) fits(ctx context.Context, id string) error {
+	found, _, err := d.api.ContainerInspectWithRaw(ctx, id, true)
+	if err != nil || found.SizeRw == nil {
+		return err
+	}
+	size := uint64(*found.SizeRw)
+	if d.config.MaxSnapshot > 0 && size > d.config.MaxSnapshot {
+		return fmt.Errorf("%w: its files beyond the image have %s, holes counted, and limits.max_snapshot allows %s: remove what is not needed, or have the operator raise it",
+			actors.ErrSnapshotTooLarge, units.BytesSize(float64(size)), units.BytesSize(float64(d.config.MaxSnapshot)))
+	}
+	var disk unix.Statfs_t
+	if d.root == "" || unix.Statfs(d.root, &disk) != nil {
+		return nil
+	}
+	if left := disk.Bavail * uint64(disk.Bsize); size+d.config.DiskHeadroom > left {
+		return fmt.Errorf("%w: its files beyond the image have %s, holes counted, and %s has %s left, of which limits.disk_headroom keeps %s: delete snapshots or other files",
+			actors.ErrSnapshotTooLarge, units.BytesSize(float64(size)), d.root, units.BytesSize(float64(left)), units.BytesSize(float64(d.config.DiskHeadroom)))
+	}
+	return nil
 }
 
 func (d *Docker) snapshotLabels(s actors.Snapshot) (map[string]string, error) {

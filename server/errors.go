@@ -115,6 +115,7 @@ var kinds = []errorKind{
 	{actors.ErrSnapshotNotFound, codes.NotFound, reasonSnapshotNotFound,
 		"there is no snapshot %s: it was never made, or it was deleted"},
 	{actors.ErrSnapshotIDTaken, codes.AlreadyExists, reasonSnapshotIDTaken, ""},
+	{actors.ErrSnapshotTooLarge, codes.ResourceExhausted, reasonSnapshotTooLarge, ""},
 	{actors.ErrSnapshotInUse, codes.FailedPrecondition, reasonSnapshotInUse, ""},
 	{actors.ErrUnreachable, codes.Unavailable, reasonDocker, ""},
 	{context.Canceled, codes.Canceled, reasonCancelled, ""},

@@ -32,20 +32,22 @@ type fileRuntime interface {
 
 // Refusals of files.
 const (
-	reasonPathInvalid     = "PATH_INVALID"
-	reasonPathEscapes     = "PATH_ESCAPES"
-	reasonPathReserved    = "PATH_RESERVED"
-	reasonFileNotFound    = "FILE_NOT_FOUND"
-	reasonNotDirectory    = "FILE_NOT_A_DIRECTORY"
-	reasonNotEmpty        = "DIRECTORY_NOT_EMPTY"
-	reasonReadOnly        = "FILE_READ_ONLY"
-	reasonMounted         = "FILE_MOUNTED"
-	reasonInMemory        = "FILE_IN_MEMORY"
-	reasonTarEntry        = "TAR_ENTRY_REFUSED"
-	reasonTarInvalid      = "TAR_INVALID"
-	reasonOwnerUnknown    = "OWNER_UNKNOWN"
-	reasonFileRefused     = "FILE_REFUSED"
-	reasonUploadMalformed = "UPLOAD_MALFORMED"
+	reasonPathInvalid      = "PATH_INVALID"
+	reasonPathEscapes      = "PATH_ESCAPES"
+	reasonPathReserved     = "PATH_RESERVED"
+	reasonFileNotFound     = "FILE_NOT_FOUND"
+	reasonNotDirectory     = "FILE_NOT_A_DIRECTORY"
+	reasonNotEmpty         = "DIRECTORY_NOT_EMPTY"
+	reasonReadOnly         = "FILE_READ_ONLY"
+	reasonMounted          = "FILE_MOUNTED"
+	reasonInMemory         = "FILE_IN_MEMORY"
+	reasonTarEntry         = "TAR_ENTRY_REFUSED"
+	reasonTarInvalid       = "TAR_INVALID"
+	reasonTooLargeTransfer = "TRANSFER_TOO_LARGE"
+	reasonTooDeep          = "TREE_TOO_DEEP"
+	reasonOwnerUnknown     = "OWNER_UNKNOWN"
+	reasonFileRefused      = "FILE_REFUSED"
+	reasonUploadMalformed  = "UPLOAD_MALFORMED"
 )
 
 var fileKinds = []struct {
@@ -65,6 +67,8 @@ var fileKinds = []struct {
 	{files.ErrMemory, codes.FailedPrecondition, reasonInMemory, "path"},
 	{files.ErrEntry, codes.InvalidArgument, reasonTarEntry, "data"},
 	{files.ErrTar, codes.InvalidArgument, reasonTarInvalid, "data"},
+	{files.ErrTooLarge, codes.ResourceExhausted, reasonTooLargeTransfer, "path"},
+	{files.ErrTooDeep, codes.FailedPrecondition, reasonTooDeep, "path"},
 	{files.ErrOwner, codes.FailedPrecondition, reasonOwnerUnknown, "owner"},
 	{files.ErrRefused, codes.FailedPrecondition, reasonFileRefused, "path"},
 }
@@ -192,7 +196,7 @@ func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	incoming := newIncoming(s, ctx, stop, stream)
-	written, err := s.runtime.UploadFiles(ctx, start.SandboxId, access.path, start.Owner, incoming)
+	written, err := s.runtime.UploadFiles(ctx, start.SandboxId, access.path, start.Owner, files.Bound(incoming, s.uploadBounds()))
 	if err != nil {
 		if errors.Is(err, errStartAgain) {
 			return newStatus(codes.InvalidArgument, reasonUploadMalformed, "start: it comes a second time; send nothing but data after the first message",
@@ -283,9 +287,10 @@ func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.Se
 		return s.failTransfer(ctx, err, req.SandboxId)
 	}
 	defer from.Close()
+	bounded := files.Bound(from, s.downloadBounds(access.path))
 	buffer := make([]byte, maxLogChunk)
 	for {
-		n, err := from.Read(buffer)
+		n, err := bounded.Read(buffer)
 		if n > 0 {
 			// Send keeps the message no longer than the call: it is encoded first.
 			if err := stream.Send(&agboxv1.DownloadFilesChunk{Data: buffer[:n]}); err != nil {

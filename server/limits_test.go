@@ -2,8 +2,10 @@ package server_test
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"os"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -54,7 +56,7 @@ func TestDiskHeadroom(t *testing.T) {
 	d.Server.DiskHeadroom = math.MaxInt64
 	d.Restart()
 	_, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: d.Image}})
-	refused(t, err, codes.ResourceExhausted, "DISK_FULL", "", "limits.disk_headroom", d.Dir())
+	refused(t, err, codes.ResourceExhausted, "DISK_FULL", "", "limits.disk_headroom", " has ")
 	_, err = d.SnapshotSandbox(t.Context(), &agboxv1.SnapshotSandboxRequest{SandboxId: id})
 	refused(t, err, codes.ResourceExhausted, "DISK_FULL", "", "limits.disk_headroom")
 	_, err = d.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: "/tmp"}, bytes.NewReader(make([]byte, 1024)))
@@ -70,4 +72,31 @@ func TestDiskHeadroom(t *testing.T) {
 	if log, err := os.ReadFile(created.StdoutLogPath); err != nil || len(log) > 0 || end.ExitCode != 0 || end.Resources.GetOutputDroppedBytes() != 6 {
 		t.Errorf("the command ended with %v, its output is %q, %v", end, log, err)
 	}
+}
+
+// TestHoles: what is large by its size alone is refused before it costs anything; and what could not be carried whole.
+func TestHoles(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t, func(c *dockerrt.Config) { c.MaxSnapshot = 1 << 30 })
+	d.Server.MaxTransfer = 1 << 20
+	d.Restart()
+	id := d.Create(&agboxv1.CreateSpec{})
+	name := strings.Repeat("d", 200)
+	if end, _, stderr := d.Exec(id, "sh", "-c", "set -e; dd of=/tmp/hole bs=1 count=0 seek=1099511627776; mkdir /tmp/deep; cd /tmp/deep; for i in $(seq 20); do mkdir "+name+"; cd "+name+"; done"); end.ExitCode != 0 {
+		t.Fatal(stderr)
+	}
+	download := func(path string) error {
+		stream, err := d.DownloadFiles(t.Context(), &agboxv1.DownloadFilesRequest{SandboxId: id, Path: path})
+		if err == nil {
+			_, err = io.Copy(io.Discard, stream)
+			stream.Close()
+		}
+		return err
+	}
+	refused(t, download("/tmp/hole"), codes.ResourceExhausted, "TRANSFER_TOO_LARGE", "path", "limits.max_transfer", "holes counted")
+	refused(t, download("/tmp/deep"), codes.FailedPrecondition, "TREE_TOO_DEEP", "path", "cannot be carried whole")
+	_, err := d.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: "/tmp"}, bytes.NewReader(archive(t, file("large", strings.Repeat("x", 2<<20), 0o600))))
+	refused(t, err, codes.ResourceExhausted, "TRANSFER_TOO_LARGE", "path", "limits.max_transfer")
+	_, err = d.SnapshotSandbox(t.Context(), &agboxv1.SnapshotSandboxRequest{SandboxId: id})
+	refused(t, err, codes.ResourceExhausted, "SNAPSHOT_TOO_LARGE", "", "limits.max_snapshot", "holes counted")
 }

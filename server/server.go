@@ -41,6 +41,8 @@ type Config struct {
 	Host spec.Host
 	// DiskHeadroom, in bytes, is what creates, snapshots and uploads leave free on each disk; 0: they may fill it.
 	DiskHeadroom uint64
+	// MaxTransfer bounds the bytes of one upload or download, holes counted; 0: there is no limit.
+	MaxTransfer uint64
 }
 
 // Runtime is what the server itself asks of the runtime; actors.Runtime has it.

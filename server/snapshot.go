@@ -22,6 +22,7 @@ const (
 	reasonSnapshotNotFound = "SNAPSHOT_NOT_FOUND"
 	reasonSnapshotIDTaken  = "SNAPSHOT_ID_TAKEN"
 	reasonSnapshotInUse    = "SNAPSHOT_IN_USE"
+	reasonSnapshotTooLarge = "SNAPSHOT_TOO_LARGE"
 )
 
 // Snapshots is what the server asks of the runtime about snapshots: it keeps them, and all that is known of them.

@@ -73,6 +73,7 @@ func defaults() config {
 	c.Runtime.CreateConcurrency = 3
 	c.Runtime.StopGrace.Duration = 5 * time.Second
 	c.Limits.MaxOutput, c.Limits.DiskHeadroom = 1<<30, 256<<20
+	c.Limits.MaxTransfer, c.Limits.MaxSnapshot = 64<<30, 4<<30
 	c.Network.Pool = netip.MustParsePrefix("10.213.0.0/16")
 	c.Network.Prefix = 28
 	return c

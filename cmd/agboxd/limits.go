@@ -19,6 +19,8 @@ type limits struct {
 	MaxOutput     size    `toml:"max_output"`
 	MaxSandboxes  int     `toml:"max_sandboxes"`
 	DiskHeadroom  size    `toml:"disk_headroom"`
+	MaxTransfer   size    `toml:"max_transfer"`
+	MaxSnapshot   size    `toml:"max_snapshot"`
 }
 
 // size reads bytes with a unit: "512m", "1.5GiB"; units are powers of 1024.
@@ -57,8 +59,8 @@ func (l limits) problem() string {
 			return fmt.Sprintf("limits.default_%[1]s must not be more than limits.max_%[1]s", limit.name)
 		}
 	}
-	if l.MaxSandboxes < 0 || l.MaxOutput < 0 || l.DiskHeadroom < 0 {
-		return "limits.max_sandboxes, limits.max_output and limits.disk_headroom must not be negative; 0 is no limit"
+	if min(size(l.MaxSandboxes), l.MaxOutput, l.DiskHeadroom, l.MaxTransfer, l.MaxSnapshot) < 0 {
+		return "limits.max_sandboxes, max_output, max_transfer, max_snapshot and disk_headroom must not be negative; 0 is no limit"
 	}
 	return ""
 }

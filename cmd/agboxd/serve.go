@@ -88,7 +88,7 @@ func serve(ctx context.Context, start arguments, stdin io.Reader, stderr io.Writ
 		Ceilings: config.Limits.ceilings(),
 	}
 	service := server.New(server.Config{Version: version, Host: host, SnapshotTTL: config.Runtime.SnapshotTTL.Duration,
-		DiskHeadroom: uint64(config.Limits.DiskHeadroom)}, system, db, runtime, log)
+		DiskHeadroom: uint64(config.Limits.DiskHeadroom), MaxTransfer: uint64(config.Limits.MaxTransfer)}, system, db, runtime, log)
 	stopped := context.AfterFunc(ctx, service.Shutdown)
 	guarding, unguard := context.WithCancel(ctx)
 	guarded := (&guard{paths, db, listener, lock, log}).watch(guarding)
@@ -123,7 +123,8 @@ func openRuntime(ctx context.Context, paths paths, config config, instance strin
 		IsolationRequired: config.Isolation.Required,
 		ExecTransport:     config.Runtime.ExecTransport,
 		MaxOutput:         uint64(config.Limits.MaxOutput), DiskHeadroom: uint64(config.Limits.DiskHeadroom),
-		PID: os.Getpid(), Started: time.Now(),
+		MaxSnapshot: uint64(config.Limits.MaxSnapshot),
+		PID:         os.Getpid(), Started: time.Now(),
 		UID: os.Getuid(), GID: os.Getgid(),
 	}, log)
 }

@@ -29,6 +29,10 @@ var (
 	ErrEntry = errors.New("files: entry refused")
 	// ErrTar: it is no tar stream, or ends too early.
 	ErrTar = errors.New("files: not a tar stream")
+	// ErrTooLarge: it is more than may be carried at once.
+	ErrTooLarge = errors.New("files: too large")
+	// ErrTooDeep: a tree has directories whose content has no name that is short enough.
+	ErrTooDeep = errors.New("files: too deep")
 	// ErrOwner: the image does not know the user or group.
 	ErrOwner = errors.New("files: unknown owner")
 	// ErrRefused: the engine or the sandbox's kernel says no, for another reason.
