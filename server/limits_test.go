@@ -64,13 +64,13 @@ func TestDiskHeadroom(t *testing.T) {
 	if report, err := d.Doctor(t.Context(), &agboxv1.DoctorRequest{}); err != nil || level(report, "disk") != agboxv1.FindingLevel_FINDING_LEVEL_PROBLEM {
 		t.Errorf("the doctor finds %v, %v", report, err)
 	}
-	created, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"echo", "hello"}})
+	created, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"head", "-c", "3000000", "/dev/zero"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	end := d.ExecEnd(id, created.ExecId)
-	if log, err := os.ReadFile(created.StdoutLogPath); err != nil || len(log) > 0 || end.ExitCode != 0 || end.Resources.GetOutputDroppedBytes() != 6 {
-		t.Errorf("the command ended with %v, its output is %q, %v", end, log, err)
+	if log, err := os.Stat(created.StdoutLogPath); err != nil || log.Size() > 1<<20 || end.ExitCode != 0 || int64(end.Resources.GetOutputDroppedBytes())+log.Size() != 3_000_000 {
+		t.Errorf("the command ended with %v, its output is %v, %v", end, log, err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestHoles(t *testing.T) {
 	d.Restart()
 	id := d.Create(&agboxv1.CreateSpec{})
 	name := strings.Repeat("d", 200)
-	if end, _, stderr := d.Exec(id, "sh", "-c", "set -e; dd of=/tmp/hole bs=1 count=0 seek=1099511627776; mkdir /tmp/deep; cd /tmp/deep; for i in $(seq 20); do mkdir "+name+"; cd "+name+"; done"); end.ExitCode != 0 {
+	if end, _, stderr := d.Exec(id, "sh", "-c", "set -e; dd of=/tmp/hole bs=1 count=0 seek=1099511627776; for i in $(seq 11); do p=$p/"+name+"; done; mkdir -p /tmp/deep$p /tmp/below$p; mv /tmp/below /tmp/deep$p"); end.ExitCode != 0 {
 		t.Fatal(stderr)
 	}
 	download := func(path string) error {
@@ -95,7 +95,12 @@ func TestHoles(t *testing.T) {
 	}
 	refused(t, download("/tmp/hole"), codes.ResourceExhausted, "TRANSFER_TOO_LARGE", "path", "limits.max_transfer", "holes counted")
 	refused(t, download("/tmp/deep"), codes.FailedPrecondition, "TREE_TOO_DEEP", "path", "cannot be carried whole")
-	_, err := d.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: "/tmp"}, bytes.NewReader(archive(t, file("large", strings.Repeat("x", 2<<20), 0o600))))
+	deep, err := d.WatchFiles(t.Context(), &agboxv1.WatchFilesRequest{SandboxId: id, Path: "/tmp/deep", Recursive: true})
+	if err == nil {
+		_, err = deep.Recv()
+	}
+	refused(t, err, codes.FailedPrecondition, "FILE_REFUSED", "path", "too deep to be named")
+	_, err = d.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: "/tmp"}, bytes.NewReader(archive(t, file("large", strings.Repeat("x", 2<<20), 0o600))))
 	refused(t, err, codes.ResourceExhausted, "TRANSFER_TOO_LARGE", "path", "limits.max_transfer")
 	_, err = d.SnapshotSandbox(t.Context(), &agboxv1.SnapshotSandboxRequest{SandboxId: id})
 	refused(t, err, codes.ResourceExhausted, "SNAPSHOT_TOO_LARGE", "", "limits.max_snapshot", "holes counted")

@@ -142,6 +142,20 @@ func TestWatchFiles(t *testing.T) {
 }
 
 // TestWatchFilesOverflow: a client that does not read is told that it missed something, and of what comes then.
+// TestWatchAll: what the kernel shows of itself is no part of a tree.
+func TestWatchAll(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{})
+	all := watchFiles(t, d, id, "/", true)
+	shell(t, d, id, "cat /proc/self/stat /sys/kernel/mm/transparent_hugepage/enabled >/dev/null 2>&1; echo x >/tmp/x")
+	for line := ""; line != "created /tmp/x"; {
+		if line = all.next(); strings.Contains(line, " /proc/") || strings.Contains(line, " /sys/") {
+			t.Fatal(line)
+		}
+	}
+}
+
 func TestWatchFilesOverflow(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -123,6 +124,9 @@ func watchFault(path string, err error) *fault {
 	if err == syscall.ENOSPC || err == syscall.EMFILE {
 		return &fault{scarce, "the host allows no further inotify watches; watch less, or raise fs.inotify.max_user_watches and max_user_instances there"}
 	}
+	if err == syscall.ENAMETOOLONG {
+		return &fault{record.Other, strconv.Quote(path[:min(len(path), 60)]) + "… has directories that are too deep to be named; watch one below, or without what is below"}
+	}
 	return faultOf(path, err)
 }
 
@@ -131,8 +135,8 @@ func watchFault(path string, err error) *fault {
 func (w *watcher) add(dir string, flags uint32, scan bool) *fault {
 	wd, err := syscall.InotifyAddWatch(w.fd, dir, watchMask|flags)
 	switch {
-	case dir != w.root && (err == syscall.ENOENT || err == syscall.ENOTDIR || err == syscall.ELOOP || err == syscall.ENAMETOOLONG):
-		return nil // it is gone again, or cannot be named
+	case dir != w.root && (err == syscall.ENOENT || err == syscall.ENOTDIR || err == syscall.ELOOP):
+		return nil // it is gone again
 	case err != nil:
 		return watchFault(dir, err)
 	}
@@ -144,7 +148,9 @@ func (w *watcher) add(dir string, flags uint32, scan bool) *fault {
 	for _, name := range names {
 		path := join(dir, name)
 		var st syscall.Stat_t
-		if syscall.Lstat(path, &st) != nil {
+		if err := syscall.Lstat(path, &st); err == syscall.ENAMETOOLONG {
+			return watchFault(path, err)
+		} else if err != nil {
 			continue
 		}
 		directory := st.Mode&syscall.S_IFMT == syscall.S_IFDIR
@@ -152,7 +158,7 @@ func (w *watcher) add(dir string, flags uint32, scan bool) *fault {
 			w.told[path] = struct{}{}
 			w.tell("created", path, "", directory)
 		}
-		if directory {
+		if directory && path != "/proc" && path != "/sys" { // the kernel's: endless, and it tells nothing of them
 			if problem := w.add(path, syscall.IN_DONT_FOLLOW, scan); problem != nil {
 				return problem
 			}

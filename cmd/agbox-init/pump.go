@@ -20,6 +20,7 @@ type pump struct {
 	ready   chan<- *execution
 	// headroom is how many bytes of the disk stay free of output.
 	headroom uint64
+	reserved int      // written since the disk has less
 	indexes  []*index // those with something not written, in the order in which it is due
 
 	mu      sync.Mutex
@@ -256,7 +257,7 @@ func (p *pump) move(s *stream, buf []byte) int {
 		if s.index != nil {
 			s.index.begin()
 		}
-		if p.short(s.out) {
+		if p.short(s.out, len(rest)) {
 			s.lost += uint64(len(rest))
 			break
 		}
@@ -276,13 +277,25 @@ func (p *pump) move(s *stream, buf []byte) int {
 	return n
 }
 
-// short reports whether the disk that the file is on has no more left than must stay free of output.
-func (p *pump) short(file int) bool {
+// reserve is what a sandbox may write of the headroom once the disk is short, so that one that fills the disk does not take
+// the little that others say.
+const reserve = 1 << 20
+
+// short reports whether n bytes of output are more than may go to the disk that the file is on.
+func (p *pump) short(file, n int) bool {
 	if p.headroom == 0 {
 		return false
 	}
 	var disk syscall.Statfs_t
-	return syscall.Fstatfs(file, &disk) == nil && disk.Bavail*uint64(disk.Bsize) < p.headroom
+	if syscall.Fstatfs(file, &disk) != nil || disk.Bavail*uint64(disk.Bsize) >= p.headroom {
+		p.reserved = 0
+		return false
+	}
+	if p.reserved+n > reserve {
+		return true
+	}
+	p.reserved += n
+	return false
 }
 
 // keep returns the part of b that the limit leaves room for. What a full disk swallows takes room, too.
