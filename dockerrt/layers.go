@@ -77,7 +77,7 @@ func (d *Docker) CopyOnWrite() error {
 
 // makeLayers makes layers and volumes for the spec's copy-on-write mounts. What is left of an earlier try goes.
 func (d *Docker) makeLayers(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
-	if err := d.layout.removeLayers(sandboxID); err != nil {
+	if err := d.sweepLayers(ctx, sandboxID); err != nil {
 		return err
 	}
 	for i, m := range spec.Mounts {
@@ -300,7 +300,7 @@ func (d *Docker) removeVolumes(ctx context.Context, sandboxID string) error {
 			return err
 		}
 	}
-	return d.layout.removeLayers(sandboxID)
+	return d.sweepLayers(ctx, sandboxID)
 }
 
 func (d *Docker) removeVolume(ctx context.Context, name string) (err error) {

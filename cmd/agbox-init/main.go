@@ -71,6 +71,9 @@ func main() {
 	if len(args) > 0 && args[0] == "file" {
 		fileMode(args[1:])
 	}
+	if len(args) > 0 && args[0] == "empty" {
+		emptyMode(args[1:])
+	}
 	if len(args) > 0 && args[0] == "relay" {
 		relayMode(args[1:])
 	}
