@@ -63,7 +63,7 @@ func (d *Docker) emptyLayers(ctx context.Context, sandboxID string) (err error) 
 	select {
 	case end := <-ended:
 		if end.StatusCode != 0 {
-			return fmt.Errorf("what root wrote in %s cannot be removed: %s", d.layout.layers(sandboxID), d.containerTail(ctx, sandboxID, created.ID))
+			return fmt.Errorf("what root wrote in %s cannot be removed: %s", d.layout.layers(sandboxID), d.containerTail(ctx, created.ID, ""))
 		}
 		return nil
 	case err := <-failed:
