@@ -97,8 +97,8 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	}
 	t.Cleanup(func() { d.Engine.NetworkRemove(ctx, net.ID) })
 	for id, words := range map[string]string{
-		"foreign-container": "container agbox-primary-foreign-container: choose another sandbox id, or remove that container",
-		"foreign-network":   "network agbox-net-foreign-network: choose another sandbox id, or remove that network",
+		"foreign-container": "container agbox-primary-foreign-container, which no agboxd has made: choose another sandbox id",
+		"foreign-network":   "network agbox-net-foreign-network, which no agboxd has made: choose another sandbox id",
 	} {
 		_, err := d.CreateSandbox(ctx, &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{Image: d.Image}})
 		refused(t, err, codes.AlreadyExists, "SANDBOX_CONFLICT", "", "name is taken by an object that is not ours", words)
