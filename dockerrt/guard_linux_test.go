@@ -22,6 +22,7 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -142,7 +143,7 @@ func code(err error) string {
 // when somebody deletes them, while the daemon runs or not, and go with the last network.
 func TestRulesFollowWhatExists(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs CAP_NET_ADMIN")
+		skiplog.Skip(t, "needs CAP_NET_ADMIN")
 	}
 	engine := dockertest.Engine(t)
 	defer engine.Close()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/servertest"
 )
@@ -21,7 +22,7 @@ import (
 // with the mount and without it.
 func TestLongCopyOnWriteRepository(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("SKIP: there is no git on this host")
+		skiplog.Skip(t, "needs git: install Debian's package git")
 	}
 	d := servertest.Start(t)
 	c := library(t, d)

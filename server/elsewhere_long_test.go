@@ -13,6 +13,7 @@ import (
 
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/chaos"
 	"github.com/agbox-dev/agbox/server/servertest"
@@ -22,7 +23,7 @@ import (
 // before anything tells that they are, and Ping says so from then on.
 func TestLongElsewhere(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can run an engine of its own")
+		skiplog.Skip(t, "only root can run an engine of its own")
 	}
 	dir, err := os.MkdirTemp("", "agbox")
 	if err != nil {

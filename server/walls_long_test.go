@@ -32,6 +32,7 @@ import (
 
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/chaos/proxy"
 	"github.com/agbox-dev/agbox/server/servertest"
@@ -56,7 +57,7 @@ var forbidden = []string{"169.254.169.254", "10.99.0.7", "172.20.0.7", "192.168.
 // TestLongWalls attacks from inside of sandboxes, as root with NET_RAW, what they must not reach, in a network of its own.
 func TestLongWalls(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: the host is a set of namespaces")
+		skiplog.Skip(t, "needs root: the host is a set of namespaces")
 	}
 	if os.Getenv(wallsEnv) == "" {
 		again := exec.Command("unshare", "--net", "--mount", os.Args[0], "-test.run=^TestLongWalls$", "-test.v", "-test.timeout=8m")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/dockerrt/files/record"
 )
 
@@ -30,7 +31,7 @@ func TestWatchWithoutInotify(t *testing.T) {
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skip("needs a user namespace, whose limit of inotify instances is its own:", err)
+		skiplog.Skip(t, "needs a user namespace, whose limit of inotify instances is its own: "+err.Error())
 	}
 	defer cmd.Wait()
 	to.Close()
