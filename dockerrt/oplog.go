@@ -47,10 +47,14 @@ func (d *Docker) openOperationLog(sandboxID string) {
 }
 
 // entry is a line on its way into a sandbox's operation log.
-type entry struct{ sandboxID, line string }
+type entry struct {
+	sandboxID, line string
+	// primary: it is of the end of the sandbox's primary container.
+	primary bool
+}
 
 func newEntry(sandboxID, operation, words string) entry {
-	return entry{sandboxID, oneLine(time.Now().UTC().Format(oplogTime) + " " + operation + ": " + words)}
+	return entry{sandboxID: sandboxID, line: oneLine(time.Now().UTC().Format(oplogTime) + " " + operation + ": " + words)}
 }
 
 // note adds a line to a sandbox's operation log. It works on the disk. What goes wrong with that is nobody's failure.

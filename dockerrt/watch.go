@@ -2,6 +2,7 @@ package dockerrt
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,9 @@ func (d *Docker) Watch(ctx context.Context, since time.Time, watcher actors.Watc
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for e := range told {
+			if e.primary {
+				e.line = strings.TrimSuffix(e.line, "\n") + d.commandEnd(e.sandboxID) + "\n"
+			}
 			d.appendEntry(e)
 		}
 	})
@@ -98,6 +102,19 @@ func (d *Docker) deliver(m events.Message, watcher actors.Watcher) {
 	}
 }
 
+// commandEnd says how the sandbox's own command ended, "" where it has none or did not end: the container's exit code is that
+// of agbox-init.
+func (d *Docker) commandEnd(sandboxID string) string {
+	result, ended := d.ExecRecord(sandboxID, actors.CommandID)
+	switch {
+	case !ended:
+		return ""
+	case result.Signal != 0:
+		return fmt.Sprintf("; its command had ended with signal %d", result.Signal)
+	}
+	return fmt.Sprintf("; its command had ended with exit code %d", result.ExitCode)
+}
+
 // tellEvent has the end of a container, and a change of a service's health, recorded in the sandbox's operation log.
 func (d *Docker) tellEvent(m events.Message, told chan<- entry) {
 	labels := m.Actor.Attributes
@@ -113,8 +130,10 @@ func (d *Docker) tellEvent(m events.Message, told chan<- entry) {
 	default:
 		return
 	}
+	e := newEntry(labels[labelSandbox], "engine", text)
+	e.primary = m.Action == events.ActionDie && labels[labelComponent] == componentPrimary
 	select {
-	case told <- newEntry(labels[labelSandbox], "engine", text):
+	case told <- e:
 	default:
 		d.log.Warn("a line is missing in a sandbox's operation log: the disk is too slow", "sandbox_id", labels[labelSandbox], "line", text)
 	}

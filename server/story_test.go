@@ -208,6 +208,16 @@ func TestStoryOfFailure(t *testing.T) {
 	}
 }
 
+// TestStoryOfCommand: the end of a container tells how the sandbox's command ended, which its own exit code does not.
+func TestStoryOfCommand(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{Command: []string{"sh", "-c", "sleep 0.2; exit 7"}})
+	follower := readSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Source: "story", Follow: true})
+	follower.until("", "its command had ended with exit code 7")
+	d.Delete(id)
+}
+
 // TestStoryFollower: over a restart of the daemon and over the drop of the oldest half nothing is missing or comes twice.
 func TestStoryFollower(t *testing.T) {
 	t.Parallel()
