@@ -174,7 +174,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The kernel would choose the program that takes the memory; the sandbox fails only when it is PID 1.
-	d.Begin(&agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"sh", "-c", "echo 1000 > /proc/1/oom_score_adj && exec tail /dev/zero"}})
+	d.Begin(&agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"sh", "-c", "echo 0 > /proc/self/oom_score_adj && echo 1000 > /proc/1/oom_score_adj && exec tail /dev/zero"}})
 	failed := failureOf(t, d, id)
 	if failed.ErrorCode != "SANDBOX_OOM" || !strings.Contains(failed.ErrorMessage, "out of memory") || !strings.Contains(failed.ErrorMessage, "137") {
 		t.Errorf("FAILED says %v", failed)

@@ -616,7 +616,7 @@ func manyFiles(t *testing.T, n int) {
 // endless is a tar stream of one file that never ends by itself.
 func endless() io.Reader {
 	var head bytes.Buffer
-	tar.NewWriter(&head).WriteHeader(&tar.Header{Name: "endless", Size: 1 << 40, Mode: 0o644})
+	tar.NewWriter(&head).WriteHeader(&tar.Header{Name: "endless", Size: 1 << 32, Mode: 0o644})
 	return io.MultiReader(&head, rand.NewChaCha8([32]byte{}))
 }
 
