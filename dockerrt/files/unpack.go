@@ -296,16 +296,24 @@ func (u *unpacker) entry(from *tar.Header, content io.Reader, source *source) er
 		if name == "." && u.to.Missing == 0 {
 			return nil
 		}
+		delete(u.names, hash)
 		to.Name, to.Size = to.Name+"/", 0
 		return u.hold(waiting{name: name, header: to})
 	case tar.TypeSymlink:
 		if len(u.links) >= maxLinkable {
 			return Refuse(ErrEntry, "the tar stream has more than %d symbolic links; send it in parts", maxLinkable)
 		}
+		if len(from.Linkname) > maxPath {
+			return Refuse(ErrEntry, "the tar stream has the link %q with a target of %d bytes, and a link's has %d at most; shorten it", name, len(from.Linkname), maxPath)
+		}
+		delete(u.names, hash)
 		u.links[hash] = struct{}{}
 		to.Size = 0
 	case tar.TypeLink:
 		target, err := entryName(from.Linkname)
+		if err == nil {
+			err = u.insideOf(target)
+		}
 		if err != nil {
 			return err
 		}
