@@ -71,6 +71,7 @@ func (d *Docker) openGuard(networks []network.Summary) error {
 // compare brings the rules to what exists, given the engine's networks or those of them that are ours, and returns why
 // sandboxes are not kept in.
 func (d *Docker) compare(networks []network.Summary) error {
+	admitted := d.guard.rules.Admitted() // before the look: whoever is admitted after that has a bridge that it does not show
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("cannot list network interfaces: %w", err)
@@ -93,7 +94,7 @@ func (d *Docker) compare(networks []network.Summary) error {
 			reaches[bridge] = d.reach(specOf(n))
 		}
 	}
-	for _, bridge := range g.rules.Admitted() {
+	for _, bridge := range admitted {
 		if !here[bridge] {
 			if err := g.rules.Release(bridge); err != nil {
 				g.tell("a network's packet rules could not be taken away", err)
