@@ -28,6 +28,7 @@ type bridge struct {
 	cancel    context.CancelFunc
 	ended     chan struct{}
 	wake      chan struct{} // one token: it is worth trying again
+	reserved  int           // bytes written since the disk is short
 
 	mu    sync.Mutex
 	execs map[string]*carried
@@ -254,7 +255,8 @@ func (p *passage) openPrimary() error {
 	if err != nil {
 		return err
 	}
-	e := &carried{id: initproto.CommandID, kinds: []string{initproto.KindStdout, initproto.KindStderr}}
+	e := p.newCarried(initproto.CommandID)
+	e.kinds = []string{initproto.KindStdout, initproto.KindStderr}
 	e.logs[0].file, e.logs[1].file = stdout, stderr
 	p.execs[e.id] = e
 	return e.measure()

@@ -2,6 +2,7 @@ package dockerrt
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -26,6 +27,8 @@ type carriedLog struct {
 	file *os.File
 	size atomic.Uint64
 	lost uint64 // bytes that could not be written; after the first of them none is
+	// short reports whether so many bytes more are too many for the disk.
+	short func(*os.File, int) bool
 }
 
 // carriedInput is the FIFO that clients write to.
@@ -69,7 +72,7 @@ func (b *bridge) carry(m *initproto.Exec, fds []int) (*carried, error) {
 		closeFDs(fds)
 		return nil, fmt.Errorf("dockerrt: exec %s has %d roles and %d descriptors", m.ID, len(roles), len(fds))
 	}
-	e := &carried{id: m.ID}
+	e := b.newCarried(m.ID)
 	for i, fd := range fds {
 		kind, err := kindOf(fd, roles[i])
 		if err != nil {
@@ -97,6 +100,38 @@ func (b *bridge) carry(m *initproto.Exec, fds []int) (*carried, error) {
 		return known, nil
 	}
 	return e, nil
+}
+
+func (b *bridge) newCarried(id string) *carried {
+	e := &carried{id: id}
+	for i := range e.logs {
+		e.logs[i].short = b.short
+	}
+	return e
+}
+
+// reserve is what the output of one sandbox may take of the headroom once the disk is short, in bytes, as in agbox-init.
+const reserve = 1 << 20
+
+// short is for the goroutine of session alone.
+func (b *bridge) short(file *os.File, n int) bool {
+	if uint64(n) <= b.docker.room(file) {
+		b.reserved = 0
+		return false
+	}
+	b.reserved += n
+	return b.reserved > reserve
+}
+
+// room is how many bytes may be added to a file of output without taking the last of its disk. What agbox-init looks at is the
+// disk of the engine.
+func (d *Docker) room(file *os.File) uint64 {
+	var disk unix.Statfs_t
+	if d.config.DiskHeadroom == 0 || unix.Fstatfs(int(file.Fd()), &disk) != nil {
+		return math.MaxUint64
+	}
+	free := disk.Bavail * uint64(disk.Bsize)
+	return free - min(free, d.config.DiskHeadroom)
 }
 
 // kindOf tells what a descriptor is, which need not be what its role says: the daemon has commands of its own.
@@ -209,6 +244,9 @@ func (l *carriedLog) append(offset uint64, data []byte) error {
 		return initproto.ErrMalformed
 	case l.lost > 0:
 		l.lost += uint64(len(data))
+		return nil
+	case l.short(l.file, len(data)):
+		l.lost = uint64(len(data))
 		return nil
 	}
 	n, err := l.file.WriteAt(data, int64(offset))

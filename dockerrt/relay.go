@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -161,7 +162,7 @@ func (d *Docker) gather(ctx context.Context, sandboxID string) {
 	for _, directory := range []string{logTarget, relayState} { // results and indexes tell of output that is there
 		archive, _, err := d.api.CopyFromContainer(ctx, id, directory)
 		if err == nil {
-			err = errors.Join(d.layout.gather(sandboxID, tar.NewReader(archive)), archive.Close())
+			err = errors.Join(d.layout.gather(sandboxID, tar.NewReader(archive), d.room), archive.Close())
 		}
 		if err != nil && !isNotFound(err) {
 			d.log.Warn("the last output of a sandbox's commands may be missing", "sandbox_id", sandboxID, "error", err)
@@ -171,7 +172,7 @@ func (d *Docker) gather(ctx context.Context, sandboxID string) {
 
 // gather adds to the files of this host what the archive has more. It makes none: names from a sandbox choose nothing that is
 // not there for it already.
-func (l layout) gather(sandboxID string, archive *tar.Reader) error {
+func (l layout) gather(sandboxID string, archive *tar.Reader, room func(*os.File) uint64) error {
 	for {
 		header, err := archive.Next()
 		if err == io.EOF {
@@ -185,9 +186,9 @@ func (l layout) gather(sandboxID string, archive *tar.Reader) error {
 		}
 		switch what = strings.TrimSuffix(what, ".log"); what {
 		case initproto.KindStdout, initproto.KindStderr:
-			err = appendRest(l.log(sandboxID, id, what), archive)
+			err = appendRest(l.log(sandboxID, id, what), archive, room)
 		case initproto.KindIndex:
-			err = appendRest(l.index(sandboxID, id), archive)
+			err = appendRest(l.index(sandboxID, id), archive, room)
 		case initproto.KindRecord:
 			err = addRecord(l.result(sandboxID, id), archive)
 		}
@@ -197,8 +198,8 @@ func (l layout) gather(sandboxID string, archive *tar.Reader) error {
 	}
 }
 
-// appendRest makes a file as long as the other one is.
-func appendRest(name string, from io.Reader) error {
+// appendRest makes a file as long as the other one is, as far as there is room: the other one may be a hole.
+func appendRest(name string, from io.Reader, room func(*os.File) uint64) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -215,7 +216,7 @@ func appendRest(name string, from io.Reader) error {
 		return nil
 	}
 	if err == nil {
-		_, err = io.Copy(file, from)
+		_, err = io.Copy(file, io.LimitReader(from, int64(min(room(file), math.MaxInt64))))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -38,6 +39,7 @@ func TestGather(t *testing.T) {
 	if err := os.Symlink(outside, link); err != nil {
 		t.Fatal(err)
 	}
+	room := uint64(5)
 	gather := func(name, text string, kind byte) error {
 		var archive bytes.Buffer
 		out := tar.NewWriter(&archive)
@@ -45,7 +47,7 @@ func TestGather(t *testing.T) {
 			t.Fatal(err)
 		}
 		out.Write([]byte(text))
-		return l.gather("box", tar.NewReader(&archive))
+		return l.gather("box", tar.NewReader(&archive), func(*os.File) uint64 { return room })
 	}
 	for name, text := range map[string]string{
 		"logs/e.stdout.log": "01234", "logs/e.stderr.log": "long", "state/e.record": record("e"), "state/f.record": record("e"),
@@ -59,6 +61,10 @@ func TestGather(t *testing.T) {
 		t.Error("a link was followed")
 	}
 	if err := gather("logs/e.stdout.log", "", tar.TypeSymlink); err != nil {
+		t.Error(err)
+	}
+	room = 0
+	if err := gather("logs/e.stdout.log", "0123456789", tar.TypeReg); err != nil {
 		t.Error(err)
 	}
 	held[l.log("box", "e", "stdout")], held[l.result("box", "e")] = "01234", record("e")
@@ -79,7 +85,8 @@ func TestForgedOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &carried{id: "e"}
+	b := &bridge{docker: &Docker{}}
+	e := b.newCarried("e")
 	e.logs[0].file = file
 	defer e.close()
 	if err := e.take(&initproto.Data{Bytes: []byte("abc")}); err != nil {
@@ -98,6 +105,27 @@ func TestForgedOutput(t *testing.T) {
 	}
 	if text, err := os.ReadFile(file.Name()); string(text) != "abc" {
 		t.Errorf("it holds %q, %v", text, err)
+	}
+}
+
+// TestOutputLeavesHeadroom also where agbox-init has the disk of another machine before it, or another one speaks in its place.
+func TestOutputLeavesHeadroom(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bridge{docker: &Docker{config: Config{DiskHeadroom: math.MaxUint64}}}
+	e := b.newCarried("e")
+	e.logs[0].file = file
+	defer e.close()
+	const chunk = 300 << 10
+	for i := range 5 {
+		if err := e.take(&initproto.Data{Offset: uint64(i * chunk), Bytes: make([]byte, chunk)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := file.Stat(); err != nil || info.Size() != 3*chunk || e.logs[0].lost != 2*chunk {
+		t.Errorf("the file has %d bytes, %d are lost, %v", info.Size(), e.logs[0].lost, err)
 	}
 }
 
