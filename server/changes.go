@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/dockerrt/files"
 	"github.com/agbox-dev/agbox/dockerrt/layer"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
@@ -64,7 +65,7 @@ func (s *Server) SandboxChanges(req *agboxv1.SandboxChangesRequest, stream grpc.
 
 func (s *Server) DownloadChanges(req *agboxv1.DownloadChangesRequest, stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]) error {
 	err := s.changes(stream.Context(), req.SandboxId, "target", []string{req.Target}, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
-		out := bufio.NewWriterSize(chunks{stream}, maxLogChunk)
+		out := bufio.NewWriterSize(&chunks{stream: stream, most: s.config.MaxTransfer}, maxLogChunk)
 		if err := s.runtime.ChangesTar(ctx, req.SandboxId, index, m.Source, out); err != nil {
 			return err
 		}
@@ -73,12 +74,17 @@ func (s *Server) DownloadChanges(req *agboxv1.DownloadChangesRequest, stream grp
 	return s.failChanges(err, req.SandboxId)
 }
 
-// chunks sends what is written, in messages of maxLogChunk at most.
+// chunks sends what is written, in messages of maxLogChunk at most, and no more than most bytes in all, 0 for no bound: a file
+// may have grown, or become a hole, since it was looked at.
 type chunks struct {
-	stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]
+	stream     grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]
+	sent, most uint64
 }
 
-func (c chunks) Write(p []byte) (int, error) {
+func (c *chunks) Write(p []byte) (int, error) {
+	if c.sent += uint64(len(p)); c.most > 0 && c.sent > c.most {
+		return 0, files.Refuse(files.ErrTooLarge, "what was changed has more than %d bytes, holes counted: %s", c.most, whyTransfer)
+	}
 	for part := range slices.Chunk(p, maxLogChunk) {
 		if err := c.stream.Send(&agboxv1.DownloadFilesChunk{Data: part}); err != nil {
 			return 0, err
@@ -170,6 +176,8 @@ func (s *Server) failChanges(err error, sandboxID string) error {
 			"run agboxd as root, or copy what is needed out with agbox cp", ids)
 	case errors.Is(err, layer.ErrUnstable):
 		return newStatus(codes.Aborted, reasonChangesUnstable, err.Error()+": pause or stop sandbox "+sandboxID+" and start again", ids)
+	case errors.Is(err, files.ErrTooLarge):
+		return s.failFile(err, sandboxID)
 	case errors.Is(err, layer.ErrGone):
 		err = &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: "sandbox " + sandboxID + " has no changes: its layers were not made yet, or are gone"}
 	}
