@@ -16,9 +16,9 @@ import (
 // long as the client stays.
 const (
 	// maxCarried are those of one connection, for one program that follows all of its commands.
-	maxCarried = 512
-	// maxCarriedInAll keeps what all clients together hold by not reading below 100 MB.
-	maxCarriedInAll = 640
+	maxCarried = 320
+	// maxCarriedInAll keeps what all clients together hold by not reading below 60 MB.
+	maxCarriedInAll = 384
 )
 
 const reasonTooManyStreams = "TOO_MANY_STREAMS"

@@ -100,21 +100,21 @@ func TestFollowersThatNeverRead(t *testing.T) {
 		_, err = stream.Recv()
 		return err
 	}
-	for i := followers; i < 640; i++ {
+	for i := followers; i < 384; i++ {
 		if err := follow(); err != nil {
 			t.Fatalf("after %d: %v", i, err)
 		}
 	}
-	refused(t, one(other), codes.ResourceExhausted, "TOO_MANY_STREAMS", "", "all clients together have 640 calls under way")
+	refused(t, one(other), codes.ResourceExhausted, "TOO_MANY_STREAMS", "", "all clients together have 384 calls under way")
 	held.Close()
-	for i, deadline := 640-followers, time.Now().Add(patience); i < 512; { // as places become free
+	for i, deadline := 384-followers, time.Now().Add(patience); i < 320; { // as places become free
 		if err := follow(); err == nil {
 			i++
 		} else if time.Now().After(deadline) {
 			t.Fatalf("with %d on this connection: %v", i, err)
 		}
 	}
-	refused(t, follow(), codes.ResourceExhausted, "TOO_MANY_STREAMS", "", "this connection has 512 calls under way")
+	refused(t, follow(), codes.ResourceExhausted, "TOO_MANY_STREAMS", "", "this connection has 320 calls under way")
 	if err := one(other); err != nil {
 		t.Errorf("by another connection: %v", err)
 	}
