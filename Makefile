@@ -1,7 +1,7 @@
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
 export GOFLAGS += -buildvcs=false
 
-.PHONY: build engine demo test test-long lint proto bench chaos clean help
+.PHONY: build engine demo test test-long lint proto bench chaos attack clean help
 
 build: ## bin/agboxd and bin/agbox
 	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags '-s -w' -o cmd/agboxd/embedded/agbox-init ./cmd/agbox-init
@@ -36,6 +36,9 @@ bench: build engine ## measure agboxd beside plain Docker
 
 chaos: build engine ## kill the daemon again and again and count what is lost; CHAOS='-rounds 50 -seed 7' for less
 	go run ./cmd/agbox-chaos $(CHAOS)
+
+attack: build engine ## play every known attack for two minutes beside sandboxes at work; ATTACK='-for 20s' for less
+	go run ./test/attack $(ATTACK)
 
 clean: ## remove what was built
 	rm -rf bin cmd/agboxd/embedded/agbox-init

@@ -41,6 +41,9 @@ func IntruderBinary(t testing.TB) string {
 	return path
 }
 
+// Program builds a program of this module for use in a sandbox, as InitBinary does, and returns its path.
+func Program(name, pkg string) (string, error) { return buildStatic(name, pkg) }
+
 // moduleRoot is where this module's go.mod lies.
 var moduleRoot = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()

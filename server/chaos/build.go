@@ -30,6 +30,19 @@ func Build(ctx context.Context) (string, error) {
 	return path, os.Rename(fresh, path)
 }
 
+// Built returns the path of the agboxd that make build has placed in this module.
+func Built(ctx context.Context) (string, error) {
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, "bin", "agboxd")
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: run make build first", err)
+	}
+	return path, nil
+}
+
 func moduleRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {

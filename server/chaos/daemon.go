@@ -193,6 +193,14 @@ func (d *Daemon) Ready(ctx context.Context) error {
 	}
 }
 
+// Pid is the newest process's, 0 before the first.
+func (d *Daemon) Pid() int {
+	if p := d.current(); p != nil {
+		return p.command.Process.Pid
+	}
+	return 0
+}
+
 // Ended is closed when the process has ended.
 func (d *Daemon) Ended() <-chan struct{} { return d.current().ended }
 

@@ -82,6 +82,22 @@ func (c *Checker) Rest(ctx context.Context) error {
 	return c.awaitSnapshots(ctx, known)
 }
 
+// Gone checks that nothing is left of sandboxes that are DELETED, whatever happened to them, nor of snapshots, and that the
+// daemon has nothing else.
+func (c *Checker) Gone(ctx context.Context, ids []string) error {
+	known := map[string]agboxv1.SandboxState{}
+	for _, id := range ids {
+		known[id] = deleted
+	}
+	if err := c.judgeDirectories(known); err != nil {
+		return err
+	}
+	if err := c.awaitEngine(ctx, known); err != nil {
+		return err
+	}
+	return c.awaitSnapshots(ctx, known)
+}
+
 // follow reads the sandbox's log from the daemon until it is at rest. It returns nil for a sandbox that is not
 // there, and for one that comes to no rest.
 func (c *Checker) follow(ctx context.Context, id string) (*history, error) {
