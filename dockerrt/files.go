@@ -255,7 +255,7 @@ func (d *Docker) WatchFiles(ctx context.Context, sandboxID, p string, recursive 
 }
 
 func notFound(p string) error {
-	return files.Refuse(files.ErrNotFound, "%q does not exist in the sandbox; ListFiles of its directory shows what does", p)
+	return files.Refuse(files.ErrNotFound, "%q does not exist in the sandbox; a list of its directory shows what does", p)
 }
 
 // engineRefusal puts what the engine says of a path into words for people.

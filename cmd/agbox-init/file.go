@@ -126,7 +126,7 @@ func faultOf(path string, err error) *fault {
 	name := strconv.Quote(path)
 	switch errno {
 	case syscall.ENOENT:
-		return &fault{record.NotFound, name + " does not exist in the sandbox; ListFiles of its directory shows what does"}
+		return &fault{record.NotFound, name + " does not exist in the sandbox; a list of its directory shows what does"}
 	case syscall.ENOTDIR:
 		return &fault{record.NotDirectory, name + " is not a directory, or goes through what is none; StatFile tells what it is"}
 	case syscall.ENOTEMPTY:

@@ -141,11 +141,16 @@ func (a *app) applyChanges(ctx context.Context, c *sdk.Client, id string, mount 
 		opts = append(opts, sdk.WithOutsideLinks())
 	}
 	left, err := c.ApplyChanges(ctx, id, all, opts...)
+	conflict := false
 	for _, l := range left {
+		conflict = conflict || l.Change.Conflict
 		a.say("left: %s: %s", fileText(path.Join(mount.Source, l.Change.Path)), fileText(l.Reason))
 	}
 	if err != nil {
 		return fmt.Errorf("the changes were not applied to their end: %w", err)
+	}
+	if conflict && !f.overwrite {
+		a.say("hint: --overwrite takes the sandbox's version of what the host changed, too")
 	}
 	if len(left) > 0 {
 		return fmt.Errorf("%d of %d changes were left", len(left), len(all))

@@ -54,7 +54,7 @@ func (a *app) info(ctx context.Context, c *sdk.Client) error {
 		{"networks", fmt.Sprintf("%d of %d in %s", info.SubnetsUsed, info.SubnetsTotal, info.NetworkPool)},
 	}
 	for _, id := range slices.Sorted(maps.Keys(info.Orphans)) {
-		rows = append(rows, []string{"orphan", id + ", which the database does not know, removed " + timeText(info.Orphans[id]) + ": agboxd --adopt takes it in"})
+		rows = append(rows, []string{"orphan", id + ", which the database does not know, is removed " + timeText(info.Orphans[id]) + ": agboxd --adopt takes it in"})
 	}
 	return a.printTable(rows)
 }

@@ -61,10 +61,11 @@ ends. Where an exec has the same id, --story and --stdout mean the sandbox.`,
 		if !errors.Is(err, sdk.ErrExecNotFound) || flags.Changed("offset") || f.both {
 			return err
 		}
-		if other := a.sandboxLog(ctx, c, args[0], f); !errors.Is(other, sdk.ErrSandboxNotFound) {
-			return other
+		other := a.sandboxLog(ctx, c, args[0], f)
+		if errors.Is(other, sdk.ErrSandboxNotFound) {
+			return errors.Join(err, other)
 		}
-		return err
+		return other
 	})
 	return cmd
 }

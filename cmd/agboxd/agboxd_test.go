@@ -105,6 +105,14 @@ func TestArguments(t *testing.T) {
 	if code := run(t.Context(), []string{"--socket=/tmp/x"}, nil, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), `takes no argument "--socket=/tmp/x"`) {
 		t.Errorf("an argument: %d, %q", code, stderr.String())
 	}
+	stdout.Reset()
+	if code := run(t.Context(), []string{"backup", "--help"}, nil, &stdout, &stderr); code != 0 || stdout.String() != usage {
+		t.Errorf("backup --help: %d, %q", code, stdout.String())
+	}
+	stderr.Reset()
+	if code := run(t.Context(), []string{"backup", "--to"}, nil, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), "the file to write") {
+		t.Errorf("backup --to: %d, %q", code, stderr.String())
+	}
 }
 
 func TestDockerCannotBeReached(t *testing.T) {

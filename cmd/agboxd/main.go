@@ -39,7 +39,8 @@ const usage = `agboxd runs the daemon. Settings are in config.toml, see docs/con
   agboxd --adopt       first take sandboxes in that Docker has and the database does not know
   agboxd --forget[=N]  first remove those N sandboxes and their logs; without N it asks
   agboxd backup FILE   write the database of the agboxd that runs to FILE, see docs/backup.md
-  agboxd --version
+  agboxd --version     print the version
+  agboxd --help        print this
 `
 
 // arguments is what somebody has asked for beside running.
@@ -60,10 +61,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case args[0] == "--version" || args[0] == "version":
 		fmt.Fprintln(stdout, "agboxd", version)
 		return 0
-	case args[0] == "--help" || args[0] == "-h" || args[0] == "help":
+	case args[0] == "help" || wantsHelp(args[len(args)-1]):
 		fmt.Fprint(stdout, usage)
 		return 0
-	case args[0] == "backup" && len(args) == 2:
+	case args[0] == "backup" && len(args) == 2 && !strings.HasPrefix(args[1], "-"):
 		if err := backup(ctx, args[1]); err != nil {
 			fmt.Fprintln(stderr, "agboxd:", err)
 			return 1
@@ -71,7 +72,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stdout, "%s holds the database; docs/backup.md says how to restore it\n", args[1])
 		return 0
 	case args[0] == "backup":
-		fmt.Fprintln(stderr, "agboxd: backup takes one argument, the file to write")
+		fmt.Fprintln(stderr, "agboxd: backup takes one argument, the file to write, such as agboxd backup agbox.db")
 		return 2
 	case args[0] == "--adopt":
 		start.adopt = true
@@ -91,6 +92,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 1
 	}
 	return 0
+}
+
+func wantsHelp(argument string) bool {
+	return argument == "--help" || argument == "-h"
 }
 
 func misused(stderr io.Writer, argument string) int {
