@@ -10,5 +10,7 @@
 //	exec-logs/<id>/_primary.stdout.log, .stderr.log output of the image's entrypoint
 //	exec-results/<id>/<exec>                        how the exec ended, written by agbox-init
 //	operation-logs/<id>/log, older                  what was done for the sandbox; no sandbox sees it
+//	layers/<id>                                     what it wrote to copy-on-write mounts
+//	snapshots/                                      specs of snapshots, with what their images must not show
 //	run/<id>/s                                      the socket that agbox-init connects to, in the sandbox at /.agbox/run
 package dockerrt
