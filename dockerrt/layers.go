@@ -311,7 +311,7 @@ func (d *Docker) removeVolume(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-func (l layout) removeLayers(sandboxID string) error { return os.RemoveAll(l.layers(sandboxID)) }
+func (l layout) removeLayers(sandboxID string) error { return removeTree(l.layers(sandboxID)) }
 
 // inventoryLayers counts volumes, and layers of which no volume was made any more, among the objects of these.
 func (d *Docker) inventoryLayers(ctx context.Context, objects map[string]bool) error {
