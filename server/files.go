@@ -202,7 +202,7 @@ func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 			return newStatus(codes.InvalidArgument, reasonUploadMalformed, "start: it comes a second time; send nothing but data after the first message",
 				map[string]string{"field": "start", "sandbox_id": start.SandboxId})
 		}
-		return s.failFile(err, start.SandboxId)
+		return s.failTransfer(ctx, err, start.SandboxId)
 	}
 	return stream.SendAndClose(&agboxv1.UploadFilesResponse{Files: written.Files, Bytes: written.Bytes})
 }

@@ -103,6 +103,7 @@ func TestLongKilledInASnapshot(t *testing.T) {
 		if err := between.Use(); err != nil {
 			t.Fatal(err)
 		}
+		<-daemon.Ended() // the call fails a moment before
 		start()
 		want := 0
 		if tt.whole {

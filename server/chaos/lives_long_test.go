@@ -40,15 +40,15 @@ var lives = []struct {
 }{
 	{"lazy, paused and drained", func(spec *agboxv1.CreateSpec) { spec.Lazy = true }, dormant, []turn{
 		{"first uses", checker.Resume, firstUses, ready},
-		{"pause", "", func(l *life) error {
+		{"pause", checker.Pause, func(l *life) error {
 			_, err := l.client.PauseSandbox(l.ctx, &agboxv1.PauseSandboxRequest{SandboxId: l.id})
 			return err
 		}, paused},
-		{"unpause", "", func(l *life) error {
+		{"unpause", checker.Unpause, func(l *life) error {
 			_, err := l.client.UnpauseSandbox(l.ctx, &agboxv1.UnpauseSandboxRequest{SandboxId: l.id})
 			return err
 		}, ready},
-		{"drain", checker.Stop, func(l *life) error {
+		{"drain", checker.Drain, func(l *life) error {
 			_, err := l.client.DrainSandbox(l.ctx, &agboxv1.DrainSandboxRequest{SandboxId: l.id})
 			return err
 		}, stopped},
