@@ -149,7 +149,7 @@ func (a *arguments) confirm(ctx context.Context, runtime *dockerrt.Docker, known
 		return err
 	}
 	if a.count < 0 {
-		fmt.Fprintf(stderr, "Beside the database there is %s\nType how many to remove with their logs for good: ", f)
+		fmt.Fprintf(stderr, "agboxd has found %s\nType how many to remove with their logs for good: ", f)
 		answer, err := bufio.NewReader(stdin).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
@@ -159,7 +159,7 @@ func (a *arguments) confirm(ctx context.Context, runtime *dockerrt.Docker, known
 		}
 	}
 	if a.count != len(f.ids) {
-		return fmt.Errorf("%w: the number is not %d: there is %s", errNotConfirmed, a.count, f)
+		return fmt.Errorf("%w: the number is not %d: agboxd has found %s", errNotConfirmed, a.count, f)
 	}
 	return nil
 }
