@@ -49,7 +49,9 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 		return explained(fmt.Errorf("cannot start container %s: %w", primaryName(sandboxID), err))
 	}
 	if err := d.confirmMounts(starting, sandboxID, link, spec); err != nil {
-		return errors.Join(err, d.api.ContainerKill(starting, id, "KILL"))
+		killing, cancel := d.write(ctx) // the engine may have used up all the time for the start
+		defer cancel()
+		return errors.Join(err, d.api.ContainerKill(killing, id, "KILL"))
 	}
 	link.started()
 	return nil

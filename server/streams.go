@@ -19,6 +19,10 @@ const (
 	maxCarried = 320
 	// maxCarriedInAll keeps what all clients together hold by not reading below 60 MB.
 	maxCarriedInAll = 384
+	// reservedCalls of them are for connections that have no more than a few, such as those of the command line: a program that
+	// follows everything leaves them room.
+	reservedCalls = 64
+	fewCalls      = 4
 )
 
 const reasonTooManyStreams = "TOO_MANY_STREAMS"
@@ -56,6 +60,8 @@ func (c *carried) begin(ctx context.Context) (end func(), err error) {
 		return func() {}, nil
 	case conn.count >= maxCarried:
 		return nil, tooMany("this connection has", maxCarried)
+	case conn.count >= fewCalls && c.all >= maxCarriedInAll-reservedCalls:
+		return nil, tooMany(fmt.Sprintf("clients with %d calls or more together have", fewCalls), maxCarriedInAll-reservedCalls)
 	case c.all >= maxCarriedInAll:
 		return nil, tooMany("all clients together have", maxCarriedInAll)
 	}
