@@ -2,6 +2,7 @@ package dockerrt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -136,6 +137,9 @@ func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, p
 		}
 		if l.first, err = processOf(found.State.Pid); err != nil {
 			return err
+		}
+		if err := boundTerminals(l.first.pid); err != nil && !errors.Is(err, os.ErrPermission) {
+			d.log.Warn("a sandbox may take all terminals that the host has", "sandbox_id", sandboxID, "error", err)
 		}
 	}
 	if peer, err := processOf(pid); err != nil || peer != l.first {

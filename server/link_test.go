@@ -11,6 +11,7 @@ import (
 
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/servertest"
 )
@@ -180,5 +181,37 @@ printf '#!/bin/sh\ntouch /ran\n' > /.agbox/init; chmod 755 /.agbox/init; mv /.ag
 	}
 	if end, _, _ := d.Exec(id, "probe", "exit", "7"); end.ExitCode != 7 {
 		t.Errorf("the next command ends with %v", end)
+	}
+}
+
+// TestTerminalsAreBounded: a sandbox has terminals, and cannot take all that the host has, in no life of its container.
+func TestTerminalsAreBounded(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		skiplog.Skip(t, "only root can bound a sandbox's terminals")
+	}
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{Image: d.Variant(dockertest.NoShell), User: "0"})
+	for range 2 {
+		if end, out, stderr := d.Exec(id, "probe", "terminals"); end.ExitCode != 0 || out != "128\n" {
+			t.Errorf("it has %q terminals: %v, %s", out, end, stderr)
+		}
+		made := d.Begin(&agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"probe", "exit", "7"}, Tty: &agboxv1.TerminalSize{Rows: 24, Columns: 80}})
+		if end := d.ExecEnd(id, made.ExecId); end.ExitCode != 7 {
+			t.Errorf("a command in a terminal ends with %v", end)
+		}
+		until := func(state agboxv1.SandboxState) {
+			t.Helper()
+			waited, err := d.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: id, States: []agboxv1.SandboxState{state}})
+			if err != nil || !waited.Reached {
+				t.Fatal(waited, err)
+			}
+		}
+		stop(t, d, id)
+		until(agboxv1.SandboxState_SANDBOX_STATE_STOPPED)
+		if _, err := d.ResumeSandbox(t.Context(), &agboxv1.ResumeSandboxRequest{SandboxId: id}); err != nil {
+			t.Fatal(err)
+		}
+		until(agboxv1.SandboxState_SANDBOX_STATE_READY)
 	}
 }

@@ -60,7 +60,7 @@ func terminalFailure(err error) *failure {
 	case syscall.EBADF:
 		why = "/dev/pts was not there when it started"
 	case syscall.ENOSPC:
-		why = "the host has given out all that it has (kernel.pty.max there, kernel.pty.nr of them are in use); stop a sandbox that holds many, or raise that"
+		why = "the sandbox has taken all that it may have (max of /dev/pts), or the host has given out all of its own (kernel.pty.max there, kernel.pty.nr of them are in use); end what holds many, or raise that"
 	}
 	return &failure{initproto.CodeNoTerminal, "exec: the sandbox has no terminal to give: " + why + "; without a terminal the command can run"}
 }

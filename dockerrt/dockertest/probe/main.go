@@ -8,6 +8,7 @@
 //	probe burn DURATION        use one processor for a while
 //	probe write N [M]          write N bytes to stdout, then M bytes to stderr
 //	probe nofile PID N         let a process have N descriptors and no more
+//	probe terminals            print how many terminals can be had
 //	probe exit CODE            exit with CODE
 package main
 
@@ -31,7 +32,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say what to do: args, env, id, sleep, burn, write, nofile or exit")
+		return fmt.Errorf("say what to do: args, env, id, sleep, burn, write, nofile, terminals or exit")
 	}
 	verb, args := args[0], args[1:]
 	switch {
@@ -49,6 +50,8 @@ func run(args []string) error {
 		}
 	case verb == "id":
 		return id()
+	case verb == "terminals":
+		return terminals()
 	case len(args) == 0:
 		return fmt.Errorf("%s: unknown, or it lacks its argument", verb)
 	case verb == "sleep" || verb == "burn":
@@ -94,6 +97,17 @@ func nofile(process, limit string) error {
 		return err
 	}
 	return unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}, nil)
+}
+
+func terminals() error {
+	for n := 0; ; n++ {
+		if _, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY, 0); err == unix.ENOSPC {
+			fmt.Println(n)
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 func id() error {
