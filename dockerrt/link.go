@@ -29,8 +29,9 @@ type sandboxLink struct {
 	running chan struct{} // closed once the container was started
 	once    sync.Once
 
-	mu    sync.Mutex
-	first process // the container's, once known
+	mu      sync.Mutex
+	first   process // the container's, once known
+	bounded process // the first one whose terminals are bounded
 }
 
 // found says which process is the container's first one, where that is known already.
@@ -138,12 +139,15 @@ func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, p
 		if l.first, err = processOf(found.State.Pid); err != nil {
 			return err
 		}
-		if err := boundTerminals(l.first.pid); err != nil && !errors.Is(err, os.ErrPermission) {
-			d.log.Warn("a sandbox may take all terminals that the host has", "sandbox_id", sandboxID, "error", err)
-		}
 	}
 	if peer, err := processOf(pid); err != nil || peer != l.first {
 		return fmt.Errorf("the first process of %s is %d", primaryName(sandboxID), l.first.pid)
+	}
+	if l.bounded != l.first { // before anything but agbox-init runs there
+		if err := boundTerminals(l.first.pid); err != nil && !errors.Is(err, os.ErrPermission) {
+			d.log.Warn("a sandbox may take all terminals that the host has", "sandbox_id", sandboxID, "error", err)
+		}
+		l.bounded = l.first
 	}
 	return nil
 }

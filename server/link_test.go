@@ -191,7 +191,8 @@ func TestTerminalsAreBounded(t *testing.T) {
 		skiplog.Skip(t, "only root can bound a sandbox's terminals")
 	}
 	d := servertest.Start(t)
-	id := d.Create(&agboxv1.CreateSpec{Image: d.Variant(dockertest.NoShell), User: "0"})
+	id := d.Create(&agboxv1.CreateSpec{Image: d.Variant(dockertest.NoShell), User: "0",
+		Mounts: []*agboxv1.MountSpec{{Source: t.TempDir(), Target: "/data"}}}) // its first process is looked at before it connects
 	for range 2 {
 		if end, out, stderr := d.Exec(id, "probe", "terminals"); end.ExitCode != 0 || out != "128\n" {
 			t.Errorf("it has %q terminals: %v, %s", out, end, stderr)
