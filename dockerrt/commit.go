@@ -18,6 +18,7 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/jsonmessage"
 	"github.com/docker/go-connections/nat"
+	"github.com/google/uuid"
 )
 
 // commit makes the container's file system an image under a name, with the configuration of base and the labels, and
@@ -26,7 +27,8 @@ import (
 // loaded as a configuration of these layers, which the engine has. An engine that cannot do that, such as one with
 // containerd's image store, keeps the mixture; what is in there beyond base, every sandbox sets anew.
 func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, base dockerimage.InspectResponse, image string, labels map[string]string) (size uint64, err error) {
-	name := halfMade(image)
+	// A name of its own: an engine that finishes what a dead daemon asked for takes none from this one.
+	name := halfMade(image) + uuid.NewString()[:8]
 	rough, err := d.api.ContainerCommit(ctx, primary.ID, container.CommitOptions{Reference: name, Pause: true, Config: mixture(primary, base, labels)})
 	if err != nil {
 		return 0, fmt.Errorf("cannot commit container %s: %w", primary.Name, err)
@@ -51,10 +53,10 @@ func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, 
 // halfMadePrefix begins the names of images that are on their way to be a snapshot.
 const halfMadePrefix = "agbox-half-made:"
 
-// halfMade is the name of a snapshot's image until that has its own.
+// halfMade is what the name of a snapshot's image begins with until that has its own.
 func halfMade(image string) string {
 	_, tag, _ := strings.Cut(image, ":")
-	return halfMadePrefix + tag
+	return halfMadePrefix + tag + "."
 }
 
 // mixture is what to commit with, so that the result works as a sandbox's image: lists that are empty in base stay so,

@@ -292,10 +292,12 @@ func (d *Docker) inventorySnapshots(ctx context.Context, objects map[string]bool
 	for _, image := range images {
 		earlier := image.Labels[labelSnapshotOwner] != d.owner()
 		name := d.SnapshotImage(image.Labels[labelSnapshotID])
-		if earlier && slices.Contains(image.RepoTags, halfMade(name)) {
-			err := d.removeImage(ctx, halfMade(name))
-			d.log.Warn("audit: image removed", "image", halfMade(name), "sandbox_id", image.Labels[labelSnapshotSandbox],
-				"reason", "its snapshot was never completed", "error", err)
+		for _, tag := range image.RepoTags {
+			if earlier && strings.HasPrefix(tag, halfMade(name)) {
+				err := d.removeImage(ctx, tag)
+				d.log.Warn("audit: image removed", "image", tag, "sandbox_id", image.Labels[labelSnapshotSandbox],
+					"reason", "its snapshot was never completed", "error", err)
+			}
 		}
 		kept[name] = true
 		if fork := image.Labels[labelSnapshotFork]; fork != "" && slices.Contains(image.RepoTags, name) {

@@ -329,12 +329,14 @@ func TestHalfSnapshot(t *testing.T) {
 		}
 		at.use(fault("/images/load"), fault("/images/sha256:.*/tag"), proxy.Rule{Method: http.MethodDelete, Path: regexp.MustCompile("/images/"),
 			Phase: proxy.Before, Fault: proxy.Status(http.StatusInternalServerError, "no room")})
-		if made, err := d.CreateSnapshot(t.Context(), wanted(sandbox, "half", &agboxv1.CreateSpec{Image: image})); err == nil {
-			t.Fatalf("%v was made", made)
+		for range map[bool]int{true: 2, false: 1}[at == s] { // a request that is repeated takes no name from what the first left
+			if made, err := d.CreateSnapshot(t.Context(), wanted(sandbox, "half", &agboxv1.CreateSpec{Image: image})); err == nil {
+				t.Fatalf("%v was made", made)
+			}
 		}
 		at.use()
 	}
-	if found, err := d.Inventory(t.Context()); err != nil || len(s.images()) != 4 || found.Objects["nobody-knows"] {
+	if found, err := d.Inventory(t.Context()); err != nil || len(s.images()) != 5 || found.Objects["nobody-knows"] {
 		t.Errorf("the process that did it finds %v, %v, and leaves %v", found, err, s.images())
 	}
 	if list, err := d.Snapshots(t.Context()); err != nil || len(list) != 3 {
