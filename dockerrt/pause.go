@@ -3,10 +3,12 @@ package dockerrt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sync/errgroup"
 
@@ -42,7 +44,7 @@ func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.Crea
 }
 
 // freeze has the clocks of agbox-init stand still. A daemon that died may have paused the container already, and its
-// agbox-init had confirmed that before.
+// agbox-init had confirmed that before. One that cannot confirm it any more is not waited for.
 func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
 	link, err := d.running(sandboxID)
 	if err != nil {
@@ -56,7 +58,23 @@ func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
 			return nil
 		}
 	}
-	return link.Freeze(ctx)
+	id, err := d.primary(ctx, sandboxID)
+	if err != nil {
+		return nil // which the engine tells as well
+	}
+	waiting, over := context.WithCancel(ctx)
+	defer over()
+	ended, _ := d.api.ContainerWait(waiting, id, container.WaitConditionNotRunning)
+	frozen := make(chan error, 1)
+	go func() { frozen <- link.Freeze(waiting) }()
+	select {
+	case err := <-frozen:
+		return err
+	case <-ended:
+		over()
+		<-frozen
+		return backoff.Permanent(fmt.Errorf("container %s is not running", primaryName(sandboxID)))
+	}
 }
 
 // Unpause implements actors.Runtime.

@@ -184,6 +184,26 @@ printf '#!/bin/sh\ntouch /ran\n' > /.agbox/init; chmod 755 /.agbox/init; mv /.ag
 	}
 }
 
+// TestDeathDuringPause: a pause that agbox-init can no longer confirm ends with the container, which is seen then.
+func TestDeathDuringPause(t *testing.T) {
+	t.Parallel()
+	d := servertest.Start(t)
+	id := d.Create(&agboxv1.CreateSpec{})
+	if err := d.Engine.ContainerKill(t.Context(), "agbox-primary-"+id, "STOP"); err != nil { // it confirms nothing
+		t.Fatal(err)
+	}
+	if _, err := d.PauseSandbox(t.Context(), &agboxv1.PauseSandboxRequest{SandboxId: id}); err != nil {
+		t.Fatal(err)
+	}
+	d.Await(id, agboxv1.EventType_SANDBOX_PAUSE_REQUESTED)
+	if err := d.Engine.ContainerKill(t.Context(), "agbox-primary-"+id, "KILL"); err != nil {
+		t.Fatal(err)
+	}
+	if failed := failureOf(t, d, id); failed.ErrorCode != "CONTAINER_NOT_RUNNING" {
+		t.Errorf("it fails with %v", failed)
+	}
+}
+
 // TestTerminalsAreBounded: a sandbox has terminals, and cannot take all that the host has, in no life of its container.
 func TestTerminalsAreBounded(t *testing.T) {
 	t.Parallel()
