@@ -77,10 +77,14 @@ func TestFilesKilled(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() {
 		_, err := l.client.UploadFiles(l.ctx, &agboxv1.UploadFilesStart{SandboxId: l.id, Path: "/tmp"},
-			io.MultiReader(io.LimitReader(bigTar(1<<40), 8<<20), reachedReader{reached}, rand.NewChaCha8([32]byte{})))
+			io.MultiReader(io.LimitReader(bigTar(1<<32), 8<<20), reachedReader{reached}, rand.NewChaCha8([32]byte{})))
 		failed <- err
 	}()
-	<-reached
+	select {
+	case <-reached:
+	case err := <-failed:
+		t.Fatal(err)
+	}
 	l.daemon.Kill()
 	if err := <-failed; err == nil {
 		t.Error("the upload went well")
