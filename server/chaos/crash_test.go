@@ -303,7 +303,7 @@ func TestCrash(t *testing.T) {
 		call   point
 	}{
 		"create accepted":   {commit: "4"},
-		"container started": {call: point{"POST", "/containers/agbox-primary-SANDBOX/start"}},
+		"container started": {call: point{"POST", "/containers/ANY/start"}},
 		"exec finishes":     {commit: "9"},
 		"container removed": {call: point{"DELETE", "/containers/ANY"}},
 	} {
