@@ -47,7 +47,8 @@ func usage(pid int) (u use, err error) {
 	return u, err
 }
 
-// sample watches the daemon's memory until ctx ends.
+// sample watches the daemon's memory until ctx ends. Nothing tells of it; the kernel keeps the highest mark, so that no peak lies between
+// two looks, and looking often says which attacks ran then.
 func (a *arena) sample(ctx context.Context) {
 	told := false
 	for tick := time.NewTicker(200 * time.Millisecond); ; {
