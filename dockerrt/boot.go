@@ -12,8 +12,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/dockerrt/execlog"
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/execlog"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -90,7 +90,7 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 	}
 	exited, waitErrs := d.api.ContainerWait(ctx, id, container.WaitConditionNotRunning)
 	booted := make(chan error, 1)
-	var status initproto.BootStatus
+	var status protocol.BootStatus
 	go func() {
 		var err error
 		status, err = link.Boot(ctx, stdout, stderr, record)
@@ -99,14 +99,14 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 	for {
 		select {
 		case err := <-booted:
-			if err == nil && status.State == initproto.BootNone {
+			if err == nil && status.State == protocol.BootNone {
 				what = "start of agbox-init"
 			}
-			if err == nil && status.State == initproto.BootExited && command {
+			if err == nil && status.State == protocol.BootExited && command {
 				return coded("SANDBOX_COMMAND_FAILED", "the command did not start: the exit code is %d; output: %s",
 					status.ExitCode, d.outputTail(sandboxID, actors.CommandID, life))
 			}
-			if err == nil && status.State == initproto.BootExited {
+			if err == nil && status.State == protocol.BootExited {
 				tell(ctx, "the image's entrypoint ended by itself with exit code %d, signal %d; its output: %s",
 					status.ExitCode, status.Signal, told(ctx, d.outputTail(sandboxID, actors.CommandID, life)))
 				d.log.Info("the image's entrypoint ended by itself", "sandbox_id", sandboxID,

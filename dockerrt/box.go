@@ -12,7 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 
-	"github.com/agbox-dev/agbox/dockerrt/files"
+	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/hostpath"
 )
 

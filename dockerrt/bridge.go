@@ -13,7 +13,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
 
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // bridge passes for the agbox-init of a sandbox that cannot reach the daemon's socket: it connects to the link, and has its
@@ -97,7 +97,7 @@ type passage struct {
 	stream  types.HijackedResponse
 	frames  chan []byte   // to the relay
 	written chan struct{} // closed when nothing of frames is written any more
-	decoder initproto.Decoder
+	decoder protocol.Decoder
 	link    *net.UnixConn // once init has said hello
 	tasks   sync.WaitGroup
 	greeted func()
@@ -180,8 +180,8 @@ func (p *passage) write() {
 }
 
 // send reports whether the message is on its way, which it is not once the passage has ended.
-func (p *passage) send(m initproto.Message) bool {
-	frame, err := initproto.Encode(m, 0)
+func (p *passage) send(m protocol.Message) bool {
+	frame, err := protocol.Encode(m, 0)
 	if err != nil {
 		p.cancel(err)
 		return false
@@ -213,7 +213,7 @@ func (p *passage) finishInputs() {
 	for _, in := range inputs {
 		in.turn <- struct{}{} // its reader ends now
 		for _, m := range in.rest() {
-			frame, err := initproto.Encode(m, 0)
+			frame, err := protocol.Encode(m, 0)
 			if err == nil {
 				_, err = p.stream.Conn.Write(frame)
 			}
@@ -241,22 +241,22 @@ func (p *passage) repeat() {
 	for _, e := range list {
 		p.open(e, true)
 	}
-	p.send(&initproto.Ready{})
+	p.send(&protocol.Ready{})
 }
 
 // openPrimary opens the log of the image's entrypoint and the main command: a daemon that comes back is not given it again.
 func (p *passage) openPrimary() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.execs[initproto.CommandID] != nil {
+	if p.execs[protocol.CommandID] != nil {
 		return nil
 	}
-	stdout, stderr, err := p.docker.openOutputs(p.sandboxID, initproto.CommandID)
+	stdout, stderr, err := p.docker.openOutputs(p.sandboxID, protocol.CommandID)
 	if err != nil {
 		return err
 	}
-	e := p.newCarried(initproto.CommandID)
-	e.kinds = []string{initproto.KindStdout, initproto.KindStderr}
+	e := p.newCarried(protocol.CommandID)
+	e.kinds = []string{protocol.KindStdout, protocol.KindStderr}
 	e.logs[0].file, e.logs[1].file = stdout, stderr
 	p.execs[e.id] = e
 	return e.measure()
@@ -270,9 +270,9 @@ func (p *passage) open(e *carried, again bool) {
 		kinds = e.again()
 	}
 	p.mu.Unlock()
-	p.send(&initproto.Open{ID: e.id, Kinds: kinds, Again: again, Stdout: e.logs[0].size.Load(), Stderr: e.logs[1].size.Load(), Index: e.logs[2].size.Load()})
+	p.send(&protocol.Open{ID: e.id, Kinds: kinds, Again: again, Stdout: e.logs[0].size.Load(), Stderr: e.logs[1].size.Load(), Index: e.logs[2].size.Load()})
 	if e.input != nil && e.input.over.Load() {
-		p.send(&initproto.CloseStdin{ID: e.id})
+		p.send(&protocol.CloseStdin{ID: e.id})
 	} else if e.input != nil {
 		p.tasks.Go(func() { p.carryInput(e.input) })
 	}
@@ -298,27 +298,27 @@ func (p *passage) Write(data []byte) (int, error) {
 	}
 }
 
-func (p *passage) hear(m initproto.Message) error {
+func (p *passage) hear(m protocol.Message) error {
 	switch m := m.(type) {
-	case *initproto.Hello:
+	case *protocol.Hello:
 		return p.greet(m)
-	case *initproto.Data:
+	case *protocol.Data:
 		err := p.find(m.ID).take(m)
-		if m.Stream == initproto.StreamPipe && len(m.Bytes) == 0 {
+		if m.Stream == protocol.StreamPipe && len(m.Bytes) == 0 {
 			p.piped(m.ID)
 		}
 		return err
-	case *initproto.Room:
+	case *protocol.Room:
 		return p.find(m.ID).confirmed()
-	case *initproto.Deaf:
+	case *protocol.Deaf:
 		if e := p.find(m.ID); e != nil && e.input != nil {
 			e.input.close()
 		}
 		return nil
-	case *initproto.Closed:
+	case *protocol.Closed:
 		p.forget(m.ID)
 		return nil
-	case *initproto.Result:
+	case *protocol.Result:
 		if err := p.finish(m); err != nil {
 			return err
 		}
@@ -327,9 +327,9 @@ func (p *passage) hear(m initproto.Message) error {
 }
 
 // greet connects to the link as init would.
-func (p *passage) greet(hello *initproto.Hello) error {
+func (p *passage) greet(hello *protocol.Hello) error {
 	if p.link != nil {
-		return fmt.Errorf("dockerrt: a second hello: %w", initproto.ErrMalformed)
+		return fmt.Errorf("dockerrt: a second hello: %w", protocol.ErrMalformed)
 	}
 	conn, err := dialLink(p.docker.layout.socket(p.sandboxID))
 	if err != nil {
@@ -342,11 +342,11 @@ func (p *passage) greet(hello *initproto.Hello) error {
 }
 
 // pass hands a message to the link, which always reads.
-func (p *passage) pass(m initproto.Message) error {
+func (p *passage) pass(m protocol.Message) error {
 	if p.link == nil {
-		return fmt.Errorf("dockerrt: no hello: %w", initproto.ErrMalformed)
+		return fmt.Errorf("dockerrt: no hello: %w", protocol.ErrMalformed)
 	}
-	frame, err := initproto.Encode(m, 0)
+	frame, err := protocol.Encode(m, 0)
 	if err == nil {
 		_, err = p.link.Write(frame)
 	}

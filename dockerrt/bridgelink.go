@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // dialLink goes by way of the directory's descriptor, as the link's listener does: the path may be too long for an address.
@@ -23,9 +23,9 @@ func dialLink(path string) (*net.UnixConn, error) {
 
 // readLink passes on what the link says.
 func (p *passage) readLink() {
-	var decoder initproto.Decoder
+	var decoder protocol.Decoder
 	defer func() { closeFDs(decoder.Rest()) }()
-	buf, oob := make([]byte, 16<<10), make([]byte, unix.CmsgSpace(4*initproto.MaxFiles))
+	buf, oob := make([]byte, 16<<10), make([]byte, unix.CmsgSpace(4*protocol.MaxFiles))
 	for {
 		n, oobn, _, _, err := p.link.ReadMsgUnix(buf, oob)
 		if err == nil && n == 0 {
@@ -72,20 +72,20 @@ func closeFDs(fds []int) {
 }
 
 // told does what the link says to init; the descriptors are taken over.
-func (p *passage) told(m initproto.Message, fds []int) error {
+func (p *passage) told(m protocol.Message, fds []int) error {
 	switch m := m.(type) {
-	case *initproto.Boot:
-		kinds := []string{initproto.KindStdout, initproto.KindStderr, initproto.KindRecord}[:min(len(fds), 3)]
+	case *protocol.Boot:
+		kinds := []string{protocol.KindStdout, protocol.KindStderr, protocol.KindRecord}[:min(len(fds), 3)]
 		closeFDs(fds) // it has its own
-		e := p.find(initproto.CommandID)
+		e := p.find(protocol.CommandID)
 		if e == nil {
-			return fmt.Errorf("dockerrt: the main command of %s ended before it began: %w", p.sandboxID, initproto.ErrMalformed)
+			return fmt.Errorf("dockerrt: the main command of %s ended before it began: %w", p.sandboxID, protocol.ErrMalformed)
 		}
 		p.mu.Lock()
 		e.kinds = kinds
 		p.mu.Unlock()
 		p.open(e, false)
-	case *initproto.Exec:
+	case *protocol.Exec:
 		if len(fds) == 0 {
 			break
 		}
@@ -94,7 +94,7 @@ func (p *passage) told(m initproto.Message, fds []int) error {
 			return err
 		}
 		p.open(e, false)
-	case *initproto.CloseStdin:
+	case *protocol.CloseStdin:
 		if e := p.find(m.ID); e != nil && e.input != nil {
 			e.input.closeKeeper() // the relay hears of the end when the rest has gone
 			return nil

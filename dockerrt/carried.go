@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // carried is an exec whose files a bridge keeps, from its Exec until the relay has closed its own.
@@ -63,10 +63,10 @@ func (b *bridge) find(id string) *carried {
 }
 
 // carry takes the descriptors of an Exec, or those from before when it is known.
-func (b *bridge) carry(m *initproto.Exec, fds []int) (*carried, error) {
+func (b *bridge) carry(m *protocol.Exec, fds []int) (*carried, error) {
 	roles := m.Roles
 	if len(roles) == 0 {
-		roles = []string{initproto.RoleStdout, initproto.RoleStderr, initproto.RoleRecord}
+		roles = []string{protocol.RoleStdout, protocol.RoleStderr, protocol.RoleRecord}
 	}
 	if len(roles) != len(fds) {
 		closeFDs(fds)
@@ -146,49 +146,49 @@ func kindOf(fd int, role string) (string, error) {
 	}
 	reads := flags&unix.O_ACCMODE == unix.O_RDONLY
 	switch format := st.Mode & unix.S_IFMT; {
-	case format == unix.S_IFREG && role == initproto.RoleStdout:
-		return initproto.KindStdout, nil
-	case format == unix.S_IFREG && role == initproto.RoleStderr:
-		return initproto.KindStderr, nil
-	case format == unix.S_IFREG && role == initproto.RoleIndex:
-		return initproto.KindIndex, nil
-	case format == unix.S_IFREG && role == initproto.RoleRecord:
-		return initproto.KindRecord, nil
+	case format == unix.S_IFREG && role == protocol.RoleStdout:
+		return protocol.KindStdout, nil
+	case format == unix.S_IFREG && role == protocol.RoleStderr:
+		return protocol.KindStderr, nil
+	case format == unix.S_IFREG && role == protocol.RoleIndex:
+		return protocol.KindIndex, nil
+	case format == unix.S_IFREG && role == protocol.RoleRecord:
+		return protocol.KindRecord, nil
 	case format == unix.S_IFIFO && reads:
-		return initproto.KindInput, unix.SetNonblock(fd, true)
-	case format == unix.S_IFIFO && role == initproto.RoleStdinKeeper:
-		return initproto.KindKeeper, nil
+		return protocol.KindInput, unix.SetNonblock(fd, true)
+	case format == unix.S_IFIFO && role == protocol.RoleStdinKeeper:
+		return protocol.KindKeeper, nil
 	case format == unix.S_IFIFO:
-		return initproto.KindPipe, unix.SetNonblock(fd, true)
+		return protocol.KindPipe, unix.SetNonblock(fd, true)
 	}
-	return initproto.KindNull, nil
+	return protocol.KindNull, nil
 }
 
 func (e *carried) keep(kind string, fd int) {
 	file := os.NewFile(uintptr(fd), kind)
 	switch kind {
-	case initproto.KindStdout:
+	case protocol.KindStdout:
 		e.logs[0].file = file
-	case initproto.KindStderr:
+	case protocol.KindStderr:
 		e.logs[1].file = file
-	case initproto.KindIndex:
+	case protocol.KindIndex:
 		e.logs[2].file = file
-	case initproto.KindRecord:
+	case protocol.KindRecord:
 		e.record = file
-	case initproto.KindInput:
-		e.input = &carriedInput{id: e.id, file: file, turn: make(chan struct{}, 1), tokens: make(chan struct{}, initproto.DataWindow)}
+	case protocol.KindInput:
+		e.input = &carriedInput{id: e.id, file: file, turn: make(chan struct{}, 1), tokens: make(chan struct{}, protocol.DataWindow)}
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, bridgeRoom) // refused when more is in it
-		for range initproto.DataWindow {
+		for range protocol.DataWindow {
 			e.input.tokens <- struct{}{}
 		}
-	case initproto.KindKeeper:
+	case protocol.KindKeeper:
 		if e.input != nil {
 			e.input.keeper = file
 			return
 		}
 		file.Close()
-	case initproto.KindPipe:
-		e.pipe = &carriedPipe{file: file, turn: make(chan struct{}, 1), queue: make(chan []byte, initproto.DataWindow)}
+	case protocol.KindPipe:
+		e.pipe = &carriedPipe{file: file, turn: make(chan struct{}, 1), queue: make(chan []byte, protocol.DataWindow)}
 	default:
 		file.Close()
 	}
@@ -221,27 +221,27 @@ func (e *carried) close() {
 }
 
 // take keeps what the relay sends.
-func (e *carried) take(m *initproto.Data) error {
+func (e *carried) take(m *protocol.Data) error {
 	switch {
 	case e == nil:
 		return nil
-	case m.Stream >= initproto.StreamStdout && m.Stream <= initproto.StreamIndex:
+	case m.Stream >= protocol.StreamStdout && m.Stream <= protocol.StreamIndex:
 		return e.logs[m.Stream].append(m.Offset, m.Bytes)
-	case m.Stream == initproto.StreamPipe && e.pipe != nil:
+	case m.Stream == protocol.StreamPipe && e.pipe != nil:
 		select {
 		case e.pipe.queue <- m.Bytes:
 			return nil
 		default:
 		}
 	}
-	return initproto.ErrMalformed
+	return protocol.ErrMalformed
 }
 
 func (l *carriedLog) append(offset uint64, data []byte) error {
 	size := l.size.Load()
 	switch {
 	case l.file == nil || offset != size+l.lost:
-		return initproto.ErrMalformed
+		return protocol.ErrMalformed
 	case l.lost > 0:
 		l.lost += uint64(len(data))
 		return nil
@@ -266,12 +266,12 @@ func (e *carried) confirmed() error {
 	case e.input.tokens <- struct{}{}:
 		return nil
 	default:
-		return initproto.ErrMalformed
+		return protocol.ErrMalformed
 	}
 }
 
 // finish makes a result durable before anybody hears of it.
-func (p *passage) finish(m *initproto.Result) error {
+func (p *passage) finish(m *protocol.Result) error {
 	e := p.find(m.ID)
 	if e == nil {
 		return nil
@@ -285,7 +285,7 @@ func (p *passage) finish(m *initproto.Result) error {
 		m.OutputLost += lost
 	}
 	record := e.record
-	if m.ID == initproto.CommandID {
+	if m.ID == protocol.CommandID {
 		var err error
 		if record, err = p.docker.layout.openRecord(p.sandboxID, m.ID); err != nil {
 			return err
@@ -295,7 +295,7 @@ func (p *passage) finish(m *initproto.Result) error {
 	if record == nil {
 		return nil
 	}
-	if _, err := record.WriteAt(initproto.EncodeRecord(m), 0); err != nil {
+	if _, err := record.WriteAt(protocol.EncodeRecord(m), 0); err != nil {
 		p.docker.log.Error("the result of an exec could not be written", "sandbox_id", p.sandboxID, "exec_id", m.ID, "error", err)
 	}
 	return nil
@@ -337,7 +337,7 @@ func (b *bridge) interrupted() {
 			e.close()
 			delete(b.execs, id)
 		}
-		if in := e.input; in != nil && len(in.tokens) < initproto.DataWindow && !in.over.Swap(true) {
+		if in := e.input; in != nil && len(in.tokens) < protocol.DataWindow && !in.over.Swap(true) {
 			in.close()
 			b.docker.log.Warn("the way into a sandbox broke while input was under way: the input of the exec is closed",
 				"sandbox_id", b.sandboxID, "exec_id", id)
@@ -349,7 +349,7 @@ func (b *bridge) interrupted() {
 func (e *carried) again() []string {
 	kinds := slices.Clone(e.kinds)
 	if e.input != nil && e.input.over.Load() {
-		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == initproto.KindInput })
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == protocol.KindInput })
 	}
 	return kinds
 }

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 func (in *carriedInput) close() {
@@ -19,9 +19,9 @@ func (in *carriedInput) close() {
 func (in *carriedInput) closeKeeper() { in.keeper.Close() }
 
 // rest returns what was not sent: up to what a FIFO holds. The caller has the turn, and the passage has ended.
-func (in *carriedInput) rest() (list []initproto.Message) {
+func (in *carriedInput) rest() (list []protocol.Message) {
 	if len(in.unsent) > 0 {
-		list = append(list, &initproto.Data{ID: in.id, Bytes: in.unsent})
+		list = append(list, &protocol.Data{ID: in.id, Bytes: in.unsent})
 	}
 	raw, err := in.file.SyscallConn()
 	if err != nil {
@@ -33,7 +33,7 @@ func (in *carriedInput) rest() (list []initproto.Message) {
 		if n <= 0 {
 			return list
 		}
-		list = append(list, &initproto.Data{ID: in.id, Bytes: buf[:n]})
+		list = append(list, &protocol.Data{ID: in.id, Bytes: buf[:n]})
 	}
 }
 
@@ -58,7 +58,7 @@ func (p *passage) carryInput(in *carriedInput) {
 			return
 		}
 		n, err := in.file.Read(buf)
-		if n > 0 && p.send(&initproto.Data{ID: in.id, Bytes: buf[:n]}) {
+		if n > 0 && p.send(&protocol.Data{ID: in.id, Bytes: buf[:n]}) {
 			continue
 		} else if n > 0 {
 			in.unsent = buf[:n]
@@ -70,7 +70,7 @@ func (p *passage) carryInput(in *carriedInput) {
 		}
 		if err == io.EOF {
 			in.over.Store(true)
-			p.send(&initproto.CloseStdin{ID: in.id})
+			p.send(&protocol.CloseStdin{ID: in.id})
 		}
 		return
 	}
@@ -92,7 +92,7 @@ func (p *passage) carryPipe(id string, pipe *carriedPipe) {
 				return
 			}
 			pipe.file.Write(data) // the reader may be gone, and has the command ended then
-			p.send(&initproto.Room{ID: id})
+			p.send(&protocol.Room{ID: id})
 		case <-p.ctx.Done():
 			return
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
-	"github.com/agbox-dev/agbox/dockerrt/copytree"
 	"github.com/agbox-dev/agbox/hostpath"
+	"github.com/agbox-dev/agbox/hosttree"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -58,8 +58,8 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 	counted := &counter{to: writer}
 	streamed := make(chan error, 1)
 	go func() {
-		err := copytree.StreamOpened(ctx, counted, source, c.Target, c.ExcludePatterns, guard.Entry, owner)
-		if errors.Is(err, copytree.ErrChanged) {
+		err := hosttree.StreamOpened(ctx, counted, source, c.Target, c.ExcludePatterns, guard.Entry, owner)
+		if errors.Is(err, hosttree.ErrChanged) {
 			tell(ctx, "%s: files changed while they were copied: %v", c.Source, err)
 			d.log.Warn("files changed while they were copied", "sandbox_id", sandboxID, "source", c.Source, "error", err)
 			err = nil
@@ -71,7 +71,7 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 	reader.CloseWithError(errors.New("the engine reads no further"))
 	if streamErr := <-streamed; err == nil {
 		err = streamErr
-	} else if cause, own := errors.AsType[*copytree.Error](streamErr); own {
+	} else if cause, own := errors.AsType[*hosttree.Error](streamErr); own {
 		err = cause
 	} else if place, own := errors.AsType[*hostpath.Protected](streamErr); own {
 		err = changed(place)
@@ -81,7 +81,7 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 
 // copyOwner is whom a copy belongs to in the sandbox: as whom an exec would run, unless the spec says otherwise. nil leaves it
 // to whom it belongs on the host.
-func (d *Docker) copyOwner(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (*copytree.Owner, error) {
+func (d *Docker) copyOwner(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (*hosttree.Owner, error) {
 	if c.KeepOwner {
 		return nil, nil
 	}
@@ -93,7 +93,7 @@ func (d *Docker) copyOwner(ctx context.Context, sandboxID string, c *agboxv1.Cop
 	if err != nil {
 		return nil, err
 	}
-	return &copytree.Owner{UID: account.UID, GID: account.GID}, nil
+	return &hosttree.Owner{UID: account.UID, GID: account.GID}, nil
 }
 
 // counter counts what is written through it.

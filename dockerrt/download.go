@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/agbox-dev/agbox/dockerrt/files"
+	"github.com/agbox-dev/agbox/guest/files"
 )
 
 // DownloadFiles returns a file or directory of the sandbox's primary as a tar stream, whose names begin with the last part

@@ -15,8 +15,8 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
-	"github.com/agbox-dev/agbox/dockerrt/initlink"
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/link"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -28,7 +28,7 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = tryDelay, lastAttempt
 	result, err := d.exec(ctx, request)
-	for asked && err != nil && ctx.Err() == nil && !errors.Is(err, initlink.ErrClosed) && !errors.Is(err, initlink.ErrTooOld) {
+	for asked && err != nil && ctx.Err() == nil && !errors.Is(err, link.ErrClosed) && !errors.Is(err, link.ErrTooOld) {
 		delay := wait.NextBackOff()
 		d.log.Warn("a command that may run cannot be attached to yet", "sandbox_id", sandboxID, "exec_id", execID, "again_in", delay, "error", err)
 		select {
@@ -43,10 +43,10 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	if recorded, found := d.ExecRecord(sandboxID, execID); found {
 		return recorded, nil
 	}
-	if errors.Is(err, initlink.ErrTooOld) {
+	if errors.Is(err, link.ErrTooOld) {
 		return lifecycle.ExecResult{}, notStarted(err)
 	}
-	if errors.Is(err, initlink.ErrClosed) {
+	if errors.Is(err, link.ErrClosed) {
 		// The sandbox is being stopped or removed, and whoever does that tells the end of its commands.
 		<-ctx.Done()
 		return lifecycle.ExecResult{}, ctx.Err()
@@ -57,35 +57,35 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 // lastAttempt is the longest time between two attempts to attach to a command.
 const lastAttempt = 5 * time.Second
 
-func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (initproto.Result, error) {
+func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (protocol.Result, error) {
 	sandboxID, execID := request.SandboxId, request.ExecId
 	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
 	defer in.leave()
 	if recorded, found := d.record(sandboxID, execID); found {
 		return recorded, nil
 	}
-	link, err := d.booted(sandboxID)
-	if errors.Is(err, initlink.ErrClosed) {
-		return initproto.Result{}, err
+	guest, err := d.booted(sandboxID)
+	if errors.Is(err, link.ErrClosed) {
+		return protocol.Result{}, err
 	} else if err != nil {
-		return initproto.Result{}, notStarted(err)
+		return protocol.Result{}, notStarted(err)
 	}
 	stdout, stderr, err := d.openOutputs(sandboxID, execID)
 	if err != nil {
-		return initproto.Result{}, notStarted(err)
+		return protocol.Result{}, notStarted(err)
 	}
 	index, err := d.openIndex(request)
 	if err != nil {
 		stdout.Close()
 		stderr.Close()
-		return initproto.Result{}, notStarted(err)
+		return protocol.Result{}, notStarted(err)
 	}
 	record, input, err := d.openInput(in, request)
 	if err != nil {
 		stdout.Close()
 		stderr.Close()
 		index.Close()
-		return initproto.Result{}, notStarted(err)
+		return protocol.Result{}, notStarted(err)
 	}
 	release := func() {
 		stdout.Close()
@@ -99,11 +99,11 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	defer release()
 	terminal := size(request.Tty)
 	if input[0] == nil && (request.Stdin || terminal != nil) {
-		if err := link.CloseStdin(execID); err != nil {
-			return initproto.Result{}, err
+		if err := guest.CloseStdin(execID); err != nil {
+			return protocol.Result{}, err
 		}
 	}
-	return link.Exec(ctx, initlink.ExecSpec{
+	return guest.Exec(ctx, link.ExecSpec{
 		ID:        execID,
 		Argv:      request.Command,
 		Env:       environ(request.EnvOverrides),
@@ -147,11 +147,11 @@ func (d *Docker) openInput(in *input, request *agboxv1.CreateExecRequest) (recor
 	return record, ends, nil
 }
 
-func size(tty *agboxv1.TerminalSize) *initproto.Size {
+func size(tty *agboxv1.TerminalSize) *protocol.Size {
 	if tty == nil {
 		return nil
 	}
-	return &initproto.Size{Rows: uint16(tty.Rows), Columns: uint16(tty.Columns)}
+	return &protocol.Size{Rows: uint16(tty.Rows), Columns: uint16(tty.Columns)}
 }
 
 func notStarted(err error) error {
@@ -190,7 +190,7 @@ func (d *Docker) openIndex(request *agboxv1.CreateExecRequest) (*os.File, error)
 }
 
 // outcome is what agbox-init's result means to callers.
-func outcome(r initproto.Result) lifecycle.ExecResult {
+func outcome(r protocol.Result) lifecycle.ExecResult {
 	result := lifecycle.ExecResult{
 		State:    agboxv1.ExecState_EXEC_STATE_FINISHED,
 		ExitCode: int32(r.ExitCode), Signal: int32(r.Signal),
@@ -198,7 +198,7 @@ func outcome(r initproto.Result) lifecycle.ExecResult {
 		Started: r.Started, Ended: r.Ended, Resources: resources(r),
 	}
 	switch {
-	case r.ErrorCode == initproto.CodeStopping:
+	case r.ErrorCode == protocol.CodeStopping:
 		result.State = agboxv1.ExecState_EXEC_STATE_CANCELLED
 	case r.ErrorCode != "":
 		result.State = agboxv1.ExecState_EXEC_STATE_FAILED
@@ -213,7 +213,7 @@ func outcome(r initproto.Result) lifecycle.ExecResult {
 // exitTimedOut is the exit code of timeout(1), for what a timeout ended and that does not say so itself.
 const exitTimedOut = 124
 
-func resources(r initproto.Result) *agboxv1.ExecResources {
+func resources(r protocol.Result) *agboxv1.ExecResources {
 	if r.Started.IsZero() || r.ErrorCode != "" {
 		return nil
 	}
@@ -225,7 +225,7 @@ func resources(r initproto.Result) *agboxv1.ExecResources {
 }
 
 // record reads the result that is on disk, and tries again for some seconds where this process cannot.
-func (d *Docker) record(sandboxID, execID string) (initproto.Result, bool) {
+func (d *Docker) record(sandboxID, execID string) (protocol.Result, bool) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval = tryDelay
 	data, err := backoff.Retry(context.Background(), func() ([]byte, error) {
@@ -239,9 +239,9 @@ func (d *Docker) record(sandboxID, execID string) (initproto.Result, bool) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			d.log.Error("the result of a command cannot be read", "sandbox_id", sandboxID, "exec_id", execID, "error", err)
 		}
-		return initproto.Result{}, false
+		return protocol.Result{}, false
 	}
-	return initproto.ParseRecord(data)
+	return protocol.ParseRecord(data)
 }
 
 // ExecRecord implements actors.Runtime.
@@ -252,9 +252,9 @@ func (d *Docker) ExecRecord(sandboxID, execID string) (lifecycle.ExecResult, boo
 
 // ExecRecorded implements actors.Runtime.
 func (d *Docker) ExecRecorded(sandboxID, execID string) {
-	link := d.links.find(sandboxID)
-	if link != nil {
-		link.Ack(execID)
+	guest := d.links.find(sandboxID)
+	if guest != nil {
+		guest.Ack(execID)
 	}
 	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
 	defer in.leave()
@@ -265,32 +265,32 @@ func (d *Docker) ExecRecorded(sandboxID, execID string) {
 
 // CancelExec implements actors.Runtime.
 func (d *Docker) CancelExec(ctx context.Context, sandboxID, execID string) error {
-	link, err := d.booted(sandboxID)
+	guest, err := d.booted(sandboxID)
 	if err != nil {
 		return err
 	}
-	return link.Cancel(ctx, execID, d.config.StopGrace)
+	return guest.Cancel(ctx, execID, d.config.StopGrace)
 }
 
 // SignalExec implements actors.Runtime.
 func (d *Docker) SignalExec(ctx context.Context, sandboxID, execID string, signal int) error {
-	link, err := d.booted(sandboxID)
+	guest, err := d.booted(sandboxID)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	return notRunning(link.Signal(ctx, execID, signal), execID)
+	return notRunning(guest.Signal(ctx, execID, signal), execID)
 }
 
 // notRunning puts agbox-init's answer on a command that it does not have into the actors' words.
 func notRunning(err error, execID string) error {
 	switch {
-	case errors.Is(err, initlink.ErrExecEnded):
+	case errors.Is(err, link.ErrExecEnded):
 		return fmt.Errorf("%w: %s", actors.ErrExecTerminal, execID)
-	case errors.Is(err, initlink.ErrExecUnknown):
+	case errors.Is(err, link.ErrExecUnknown):
 		return fmt.Errorf("%w: %s was not started yet", actors.ErrExecNotStarted, execID)
-	case errors.Is(err, initlink.ErrSignalUnknown):
+	case errors.Is(err, link.ErrSignalUnknown):
 		return fmt.Errorf("%w: %w", actors.ErrOutcomeUnknown, err)
 	}
 	return err
@@ -301,6 +301,6 @@ func (d *Docker) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
 	return d.layout.log(sandboxID, execID, "stdout"), d.layout.log(sandboxID, execID, "stderr")
 }
 
-// ExecIndex returns the host path of the file that tells the order of the exec's output (see initproto.IndexDecoder). Of a
+// ExecIndex returns the host path of the file that tells the order of the exec's output (see protocol.IndexDecoder). Of a
 // command with a terminal, and of one that began under an agbox-init of before it, there is none, or an empty one.
 func (d *Docker) ExecIndex(sandboxID, execID string) string { return d.layout.index(sandboxID, execID) }

@@ -13,8 +13,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
 
-	"github.com/agbox-dev/agbox/dockerrt/files"
-	"github.com/agbox-dev/agbox/dockerrt/files/record"
+	"github.com/agbox-dev/agbox/guest/files"
+	"github.com/agbox-dev/agbox/guest/files/record"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/agbox-dev/agbox/dockerrt/initlink"
+	"github.com/agbox-dev/agbox/guest/link"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -29,7 +29,7 @@ func (d *Docker) runHooks(ctx context.Context, sandboxID string, service *agboxv
 }
 
 func (d *Docker) runHook(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec, id, command string) error {
-	link, err := d.running(sandboxID)
+	guest, err := d.running(sandboxID)
 	if err != nil {
 		return err
 	}
@@ -44,14 +44,14 @@ func (d *Docker) runHook(ctx context.Context, sandboxID string, service *agboxv1
 		return err
 	}
 	defer record.Close()
-	result, err := link.Exec(ctx, initlink.ExecSpec{
+	result, err := guest.Exec(ctx, link.ExecSpec{
 		ID: id, Argv: []string{"sh", "-c", command}, Env: environ(service.Envs),
 		Timeout: hookTime, Grace: d.config.StopGrace, Files: [3]*os.File{stdout, stderr, record},
 	})
 	if err != nil {
 		return err
 	}
-	link.Ack(id)
+	guest.Ack(id)
 	switch {
 	case result.ErrorCode != "":
 		return coded(codeServiceHook, "its hook %q could not be run: %s", command, result.ErrorMessage)

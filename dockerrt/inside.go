@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/agbox-dev/agbox/dockerrt/files"
-	"github.com/agbox-dev/agbox/dockerrt/files/record"
-	"github.com/agbox-dev/agbox/dockerrt/initlink"
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/files"
+	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/link"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // insideEnd is how long the end of such a command is waited for when it has no more to tell. One in a frozen sandbox ends
@@ -33,7 +33,7 @@ var errNotStarted = files.Refuse(files.ErrRefused, "the sandbox's agbox-init doe
 // The records come through a pipe of its own, which the command has as descriptor 0: agbox-init's pump is not in between,
 // so a slow reader holds up nobody but the command, and a dead one ends it.
 func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields []string) error, args ...string) (last []string, err error) {
-	link, err := d.booted(sandboxID)
+	guest, err := d.booted(sandboxID)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", files.ErrNotRunning, err)
 	}
@@ -47,7 +47,7 @@ func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields 
 		return nil, errors.Join(err, to.Close())
 	}
 	defer null.Close()
-	id := initproto.InsidePrefix + uuid.NewString()
+	id := protocol.InsidePrefix + uuid.NewString()
 	running, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 	waiting, abandon := context.WithCancelCause(ctx)
@@ -56,7 +56,7 @@ func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields 
 	defer unanswered.Stop()
 	ended := make(chan error, 1)
 	go func() {
-		result, err := link.Exec(running, initlink.ExecSpec{
+		result, err := guest.Exec(running, link.ExecSpec{
 			ID: id, Argv: append([]string{initTarget, "file"}, args...), Cwd: "/", User: "0",
 			Files: [3]*os.File{null, null, null}, Stdin: [2]*os.File{to, null},
 			OnStarted: func(int) {
@@ -66,7 +66,7 @@ func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields 
 		})
 		to.Close() // once more does no harm; what the command wrote can be read to its end now
 		if err == nil {
-			link.Ack(id)
+			guest.Ack(id)
 			err = insideResult(result)
 		}
 		ended <- err
@@ -76,7 +76,7 @@ func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields 
 	last, err = readRecords(bufio.NewReaderSize(from, 64<<10), take)
 	if err != nil {
 		from.Close()
-		link.Cancel(ctx, id, 0)
+		guest.Cancel(ctx, id, 0)
 	}
 	defer time.AfterFunc(insideEnd, giveUp).Stop()
 	end := <-ended
@@ -92,9 +92,9 @@ func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields 
 }
 
 // insideResult is nil for a command that was there.
-func insideResult(result initproto.Result) error {
+func insideResult(result protocol.Result) error {
 	switch {
-	case result.ErrorCode == initproto.CodeStopping:
+	case result.ErrorCode == protocol.CodeStopping:
 		return files.ErrNotRunning
 	case result.ErrorCode != "":
 		return fmt.Errorf("agbox-init cannot look into the sandbox: %s", result.ErrorMessage)

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/dockerrt/initlink"
+	"github.com/agbox-dev/agbox/guest/link"
 )
 
 // links are the daemon's ends of the sockets that the sandboxes' agbox-inits connect to.
@@ -24,7 +24,7 @@ type links struct {
 
 // sandboxLink accepts the one process that Docker says is the container's first.
 type sandboxLink struct {
-	*initlink.Link
+	*link.Link
 	bridge  *bridge       // nil where agbox-init connects by itself
 	running chan struct{} // closed once the container was started
 	once    sync.Once
@@ -71,7 +71,7 @@ func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
 		return l, nil
 	}
 	if d.links.removed[sandboxID] {
-		return nil, fmt.Errorf("%w: sandbox %s is removed", initlink.ErrClosed, sandboxID)
+		return nil, fmt.Errorf("%w: sandbox %s is removed", link.ErrClosed, sandboxID)
 	}
 	if err := d.layout.make(sandboxID); err != nil {
 		return nil, fmt.Errorf("cannot make the sandbox's directories: %w", err)
@@ -90,7 +90,7 @@ func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
 		d.log.Warn("the link to a sandbox is lost", "sandbox_id", sandboxID, "reason", why)
 		d.links.report(sandboxID, why)
 	}
-	if l.Link, err = initlink.Listen(d.layout.socket(sandboxID), initlink.Owner{Verify: verify, Lost: lost, Patience: d.config.LinkPatience}, d.log); err != nil {
+	if l.Link, err = link.Listen(d.layout.socket(sandboxID), link.Owner{Verify: verify, Lost: lost, Patience: d.config.LinkPatience}, d.log); err != nil {
 		return nil, err
 	}
 	if relayed {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
-	"github.com/agbox-dev/agbox/dockerrt/initlink"
+	"github.com/agbox-dev/agbox/guest/link"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -178,21 +178,21 @@ func (d *Docker) look(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 
 // unlinked tells why nothing can be asked of the primary, which runs. One whose link is lost has as much time again.
 func (d *Docker) unlinked(ctx context.Context, sandboxID string) part {
-	link := d.links.find(sandboxID)
+	guest := d.links.find(sandboxID)
 	switch {
-	case link == nil:
+	case guest == nil:
 		return part{}
-	case link.Lost() && !link.Reborn():
-		ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.config.LinkPatience, initlink.Patience))
+	case guest.Lost() && !guest.Reborn():
+		ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.config.LinkPatience, link.Patience))
 		defer cancel()
-		if link.Ping(ctx) == nil {
+		if guest.Ping(ctx) == nil {
 			return part{}
 		}
 	}
 	switch {
-	case link.Reborn():
+	case guest.Reborn():
 		return part{cause: "was started again by somebody else, as by docker restart: what ran in it has ended"}
-	case !link.Lost():
+	case !guest.Lost():
 		return part{}
 	}
 	return part{lifecycle.CodeLinkLost, "runs, but its agbox-init cannot be reached: nothing in it can be started, ended or heard of"}

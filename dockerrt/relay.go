@@ -19,7 +19,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/versions"
 
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // ExecTransport is how commands get into a sandbox.
@@ -185,11 +185,11 @@ func (l layout) gather(sandboxID string, archive *tar.Reader, room func(*os.File
 			continue
 		}
 		switch what = strings.TrimSuffix(what, ".log"); what {
-		case initproto.KindStdout, initproto.KindStderr:
+		case protocol.KindStdout, protocol.KindStderr:
 			err = appendRest(l.log(sandboxID, id, what), archive, room)
-		case initproto.KindIndex:
+		case protocol.KindIndex:
 			err = appendRest(l.index(sandboxID, id), archive, room)
-		case initproto.KindRecord:
+		case protocol.KindRecord:
 			err = addRecord(l.result(sandboxID, id), archive)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -227,7 +227,7 @@ func addRecord(name string, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if result, valid := initproto.ParseRecord(data); !valid || result.ID != filepath.Base(name) {
+	if result, valid := protocol.ParseRecord(data); !valid || result.ID != filepath.Base(name) {
 		return nil
 	}
 	file, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
@@ -236,7 +236,7 @@ func addRecord(name string, from io.Reader) error {
 	}
 	defer file.Close()
 	held, err := io.ReadAll(io.LimitReader(file, 2*recordRoom))
-	if _, valid := initproto.ParseRecord(held); err == nil && !valid {
+	if _, valid := protocol.ParseRecord(held); err == nil && !valid {
 		_, err = file.WriteAt(data, 0)
 	}
 	return err

@@ -15,7 +15,7 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // TestGather: what a stopped sandbox holds more goes to the files that there are, and to no others, whatever it names.
@@ -25,7 +25,7 @@ func TestGather(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside := filepath.Join(l.root, "outside")
-	record := func(id string) string { return string(initproto.EncodeRecord(&initproto.Result{ID: id, ExitCode: 4})) }
+	record := func(id string) string { return string(protocol.EncodeRecord(&protocol.Result{ID: id, ExitCode: 4})) }
 	held := map[string]string{
 		l.log("box", "e", "stdout"): "012", l.log("box", "e", "stderr"): "longer", outside: "", l.index("box", "e"): "\x01",
 		l.result("box", "e"): "torn", l.result("box", "f"): "", l.result("box", "done"): record("done"),
@@ -89,18 +89,18 @@ func TestForgedOutput(t *testing.T) {
 	e := b.newCarried("e")
 	e.logs[0].file = file
 	defer e.close()
-	if err := e.take(&initproto.Data{Bytes: []byte("abc")}); err != nil {
+	if err := e.take(&protocol.Data{Bytes: []byte("abc")}); err != nil {
 		t.Fatal(err)
 	}
-	for name, forged := range map[string]*initproto.Data{
-		"again": {Bytes: []byte("abc")}, "far on": {Offset: 1 << 62, Bytes: []byte("x")}, "no such file": {Stream: initproto.StreamStderr},
-		"no such stream": {Stream: -1}, "no index": {Stream: initproto.StreamIndex}, "no pipe": {Stream: initproto.StreamPipe},
+	for name, forged := range map[string]*protocol.Data{
+		"again": {Bytes: []byte("abc")}, "far on": {Offset: 1 << 62, Bytes: []byte("x")}, "no such file": {Stream: protocol.StreamStderr},
+		"no such stream": {Stream: -1}, "no index": {Stream: protocol.StreamIndex}, "no pipe": {Stream: protocol.StreamPipe},
 	} {
 		if err := e.take(forged); err == nil {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	if err := (*carried)(nil).take(&initproto.Data{Bytes: []byte("x")}); err != nil {
+	if err := (*carried)(nil).take(&protocol.Data{Bytes: []byte("x")}); err != nil {
 		t.Error(err)
 	}
 	if text, err := os.ReadFile(file.Name()); string(text) != "abc" {
@@ -120,7 +120,7 @@ func TestOutputLeavesHeadroom(t *testing.T) {
 	defer e.close()
 	const chunk = 300 << 10
 	for i := range 5 {
-		if err := e.take(&initproto.Data{Offset: uint64(i * chunk), Bytes: make([]byte, chunk)}); err != nil {
+		if err := e.take(&protocol.Data{Offset: uint64(i * chunk), Bytes: make([]byte, chunk)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,9 +139,9 @@ func TestPipeOutlivesExec(t *testing.T) {
 	e := &carried{id: "e", pipe: &carriedPipe{file: write, queue: make(chan []byte, 2)}}
 	defer e.close()
 	p := &passage{bridge: &bridge{execs: map[string]*carried{"e": e}}}
-	for _, m := range []initproto.Message{
-		&initproto.Closed{ID: "e"}, &initproto.Data{ID: "e", Stream: initproto.StreamPipe, Bytes: []byte("last")},
-		&initproto.Data{ID: "e", Stream: initproto.StreamPipe},
+	for _, m := range []protocol.Message{
+		&protocol.Closed{ID: "e"}, &protocol.Data{ID: "e", Stream: protocol.StreamPipe, Bytes: []byte("last")},
+		&protocol.Data{ID: "e", Stream: protocol.StreamPipe},
 	} {
 		if err := p.hear(m); err != nil {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/chaos/proxy"
+	"github.com/agbox-dev/agbox/test/chaos/proxy"
 )
 
 const namespace = "io.github.1996fanrui.agents-sandbox."

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/dockerrt/initlink"
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/link"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // The input of a command is a FIFO beside the file of its result. That it is gone although the result's file was made
@@ -243,12 +243,12 @@ func (d *Docker) CloseStdin(_ context.Context, sandboxID, execID string) error {
 		return fmt.Errorf("cannot close the input of exec %s: %w", execID, err)
 	}
 	d.links.mu.Lock()
-	link := d.links.open[sandboxID]
+	guest := d.links.open[sandboxID]
 	d.links.mu.Unlock()
-	if link == nil {
+	if guest == nil {
 		return nil // Exec says it when there is one
 	}
-	if err := link.CloseStdin(execID); !errors.Is(err, initlink.ErrClosed) {
+	if err := guest.CloseStdin(execID); !errors.Is(err, link.ErrClosed) {
 		return err
 	}
 	return nil
@@ -271,12 +271,12 @@ func (d *Docker) closeInput(in *input, sandboxID, execID string) error {
 
 // ResizeExec implements actors.Input.
 func (d *Docker) ResizeExec(ctx context.Context, sandboxID, execID string, rows, columns uint16) error {
-	link, err := d.running(sandboxID)
+	guest, err := d.running(sandboxID)
 	if err != nil {
 		return err
 	}
-	err = link.Resize(ctx, execID, initproto.Size{Rows: rows, Columns: columns})
-	if errors.Is(err, initlink.ErrNoTerminal) {
+	err = guest.Resize(ctx, execID, protocol.Size{Rows: rows, Columns: columns})
+	if errors.Is(err, link.ErrNoTerminal) {
 		return fmt.Errorf("%w: %s", actors.ErrNoTerminal, execID)
 	}
 	return notRunning(err, execID)

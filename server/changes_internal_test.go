@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/agbox-dev/agbox/dockerrt/files"
+	"github.com/agbox-dev/agbox/guest/files"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 

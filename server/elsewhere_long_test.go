@@ -15,8 +15,8 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/chaos"
 	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/chaos"
 )
 
 // TestLongElsewhere: an engine whose bridges are in another network namespace gets no sandbox that needs packet rules, even

@@ -14,7 +14,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
-	"github.com/agbox-dev/agbox/dockerrt/files"
+	"github.com/agbox-dev/agbox/guest/files"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
 )

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/dockerrt/execlog"
+	"github.com/agbox-dev/agbox/execlog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 

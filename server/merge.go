@@ -9,13 +9,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // execIndex is what the runtime knows of the order of an exec's output.
 type execIndex interface {
-	// ExecIndex returns the host path of the index, which initproto.IndexDecoder reads, or at which there is nothing. An
+	// ExecIndex returns the host path of the index, which protocol.IndexDecoder reads, or at which there is nothing. An
 	// index that is not empty has told of all output when the exec has ended, but where its writer died; one that is
 	// empty while there is output stays so.
 	ExecIndex(sandboxID, execID string) string
@@ -33,7 +33,7 @@ type merge struct {
 	outputs [2]*tail
 	ends    [2]int64 // of what is to be sent
 	index   *tail
-	decoder initproto.IndexDecoder
+	decoder protocol.IndexDecoder
 	decided bool      // whether there is an index
 	at      time.Time // of the chunks to be sent
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/dockerrt"
-	"github.com/agbox-dev/agbox/dockerrt/initproto"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/sdk/raw"
@@ -160,9 +160,9 @@ func merge(t *testing.T, options ...func(*dockerrt.Config)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	three := []byte{initproto.IndexVersion}
+	three := []byte{protocol.IndexVersion}
 	for i := range uint64(3) {
-		three = initproto.AppendRun(three, i == 1, 4, 1e15*(1-min(i, 1)))
+		three = protocol.AppendRun(three, i == 1, 4, 1e15*(1-min(i, 1)))
 	}
 	const all = "out1out2out3err1err2"
 	for name, tt := range map[string]struct {
@@ -234,7 +234,7 @@ func TestMergeWithout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := index.Write(bytes.Repeat([]byte{0xff}, 4*initproto.MaxRun)); err != nil {
+	if _, err := index.Write(bytes.Repeat([]byte{0xff}, 4*protocol.MaxRun)); err != nil {
 		t.Fatal(err)
 	}
 	index.Close()

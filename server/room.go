@@ -10,7 +10,7 @@ import (
 
 	"github.com/docker/go-units"
 
-	"github.com/agbox-dev/agbox/dockerrt/files"
+	"github.com/agbox-dev/agbox/guest/files"
 )
 
 // errNoRoom refuses what takes space on a disk that is nearly full.

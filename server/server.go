@@ -25,7 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/dockerrt/execlog"
+	"github.com/agbox-dev/agbox/execlog"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"

@@ -20,8 +20,8 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
-	"github.com/agbox-dev/agbox/server/chaos"
-	"github.com/agbox-dev/agbox/server/chaos/proxy"
+	"github.com/agbox-dev/agbox/test/chaos"
+	"github.com/agbox-dev/agbox/test/chaos/proxy"
 )
 
 // TestLongKilledInASnapshot: a daemon that dies in the middle of one leaves it whole or not at all, once the next has looked

@@ -14,7 +14,7 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/chaos/proxy"
+	"github.com/agbox-dev/agbox/test/chaos/proxy"
 )
 
 // A host of the test's own: network, mounts and engine.

@@ -32,8 +32,8 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/chaos/proxy"
 	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/chaos/proxy"
 )
 
 // walls is the host that TestLongWalls has made for itself, with what listens there.

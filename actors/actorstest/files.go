@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agbox-dev/agbox/dockerrt/files"
+	"github.com/agbox-dev/agbox/guest/files"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 

@@ -24,7 +24,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/agbox-dev/agbox/server/chaos"
+	"github.com/agbox-dev/agbox/test/chaos"
 )
 
 func main() {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	"github.com/agbox-dev/agbox/dockerrt/execlog"
+	"github.com/agbox-dev/agbox/execlog"
 )
 
 // notices serves all daemons of a test's process.

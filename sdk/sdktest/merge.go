@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/agbox-dev/agbox/dockerrt/execlog"
+	"github.com/agbox-dev/agbox/execlog"
 )
 
 // WrittenAt is the time of all output in ReadExecLog of both streams.

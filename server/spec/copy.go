@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/agbox-dev/agbox/dockerrt/copytree"
 	"github.com/agbox-dev/agbox/hostpath"
+	"github.com/agbox-dev/agbox/hosttree"
 )
 
 func (r *resolver) copies() error {
@@ -37,7 +37,7 @@ func (r *resolver) copies() error {
 		if err := r.identify(field+".source", source); err != nil {
 			return err
 		}
-		if err := copytree.Check(context.Background(), source, c.ExcludePatterns, r.guard.Entry); err != nil {
+		if err := hosttree.Check(context.Background(), source, c.ExcludePatterns, r.guard.Entry); err != nil {
 			return refusedCopy(field, err)
 		}
 		c.Source, c.Target, c.Accepted = source, target, nil
@@ -45,26 +45,26 @@ func (r *resolver) copies() error {
 	return nil
 }
 
-// copyReasons are the reasons of what copytree refuses.
+// copyReasons are the reasons of what hosttree refuses.
 var copyReasons = map[error]string{
-	copytree.ErrPattern:       ReasonExcludePattern,
-	copytree.ErrSourceSymlink: ReasonSourceSymlink,
-	copytree.ErrUnreadable:    ReasonSourceUnreadable,
-	copytree.ErrEntryKind:     ReasonCopyEntryKind,
-	copytree.ErrLinkEscapes:   ReasonCopyLinkEscapes,
-	copytree.ErrTooLarge:      ReasonCopyTooLarge,
+	hosttree.ErrPattern:       ReasonExcludePattern,
+	hosttree.ErrSourceSymlink: ReasonSourceSymlink,
+	hosttree.ErrUnreadable:    ReasonSourceUnreadable,
+	hosttree.ErrEntryKind:     ReasonCopyEntryKind,
+	hosttree.ErrLinkEscapes:   ReasonCopyLinkEscapes,
+	hosttree.ErrTooLarge:      ReasonCopyTooLarge,
 }
 
-// refusedCopy is the refusal of the copy at field that err, of copytree.Check or of the guard that went along, means.
+// refusedCopy is the refusal of the copy at field that err, of hosttree.Check or of the guard that went along, means.
 func refusedCopy(field string, err error) error {
 	if place, ok := errors.AsType[*hostpath.Protected](err); ok {
 		return refuse(ReasonSourceProtected, field+".source", "%s is %s, which no sandbox may have; exclude it", shown(place.Path), place.What)
 	}
-	refused, ok := errors.AsType[*copytree.Error](err)
+	refused, ok := errors.AsType[*hosttree.Error](err)
 	if !ok {
 		return err
 	}
-	if refused.Kind == copytree.ErrPattern {
+	if refused.Kind == hosttree.ErrPattern {
 		field = element(field+".exclude_patterns", refused.Pattern)
 	} else {
 		field += ".source"

@@ -9,7 +9,7 @@ import (
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
-// TestCopyRefusals: what copytree refuses has a reason and a field here. TestRefusals has the usual ones.
+// TestCopyRefusals: what hosttree refuses has a reason and a field here. TestRefusals has the usual ones.
 func TestCopyRefusals(t *testing.T) {
 	tests := []struct {
 		name, reason, part string

@@ -15,8 +15,8 @@ import (
 
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/agbox-dev/agbox/server/chaos"
-	"github.com/agbox-dev/agbox/server/chaos/checker"
+	"github.com/agbox-dev/agbox/test/chaos"
+	"github.com/agbox-dev/agbox/test/chaos/checker"
 )
 
 // patience is for what takes milliseconds, on a machine that has much else to do. Whatever stalls a daemon or a sandbox

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/dockerrt/dockertest"
-	"github.com/agbox-dev/agbox/server/chaos"
+	"github.com/agbox-dev/agbox/test/chaos"
 )
 
 // TestLongAttacks is the short form of make attack: each attack once.

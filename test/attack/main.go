@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/agbox-dev/agbox/server/chaos"
+	"github.com/agbox-dev/agbox/test/chaos"
 )
 
 // config is what a run is.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/agbox-dev/agbox/server/chaos"
+	"github.com/agbox-dev/agbox/test/chaos"
 )
 
 // operatorFaults are an operator's, played once when the storm is over, in this order.

@@ -1,0 +1,74 @@
+package link
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/agbox-dev/agbox/guest/protocol"
+)
+
+// BootStatus tells what became of the image's entrypoint and the start of the main command.
+type BootStatus = protocol.BootStatus
+
+// Boot gives init the primary log, and the file that the main command's record goes to: empty, or
+// nil when there is no main command. It waits until the image's entrypoint has handed over, has
+// ended, or turns out not to exist; without an entrypoint, until the main command was started.
+// When init was booted before, also by an earlier daemon, it returns the status of then and the
+// files are not used. The files stay the caller's.
+func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootStatus, error) {
+	files := []*os.File{stdout, stderr}
+	if record != nil {
+		files = append(files, record)
+	}
+	frame, err := protocol.Encode(&protocol.Boot{}, len(files))
+	if err != nil {
+		return BootStatus{}, err
+	}
+	var told *peer
+	for {
+		p, err := l.await(ctx, told, false)
+		if err != nil {
+			return BootStatus{}, err
+		}
+		if !p.booted {
+			l.mu.Lock()
+			p.booting = true
+			l.mu.Unlock()
+			if err := p.sendFiles(frame, files); err != nil {
+				return BootStatus{}, err
+			}
+		}
+		told = p
+		select {
+		case <-p.boot:
+			l.mu.Lock()
+			l.booted = true
+			l.mu.Unlock()
+			return p.status, nil
+		case <-p.done:
+		case <-ctx.Done():
+			return BootStatus{}, ctx.Err()
+		}
+	}
+}
+
+// Stop asks init to end everything in the sandbox: TERM, after grace KILL, and then itself. It
+// waits for a connection, and returns once the request is on its way.
+func (l *Link) Stop(ctx context.Context, grace time.Duration) error {
+	var told *peer
+	for {
+		p, err := l.await(ctx, told, false)
+		if err != nil {
+			return err
+		}
+		told = p
+		select {
+		case <-p.send(&protocol.Stop{Grace: grace}):
+			return nil
+		case <-p.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

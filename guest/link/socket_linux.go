@@ -1,0 +1,67 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// listen binds by way of the directory's descriptor, because a socket address holds 107 bytes and
+// data directories may be longer.
+func listen(path string) (*net.UnixListener, error) {
+	if err := removeSocket(path, nil); err != nil {
+		return nil, err
+	}
+	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	name := fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path))
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := os.Chmod(path, 0o666); err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener, nil
+}
+
+// removeSocket removes path if it is a socket; another kind of file is an error, none is not.
+func removeSocket(path string, cause error) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return cause
+	case err == nil && info.Mode()&os.ModeSocket == 0:
+		err = errors.New("exists and is not a socket")
+	case err == nil:
+		err = os.Remove(path)
+	}
+	return errors.Join(cause, err)
+}
+
+// peerPID is the peer's pid when it connected, in this process's numbering.
+func peerPID(conn *net.UnixConn) (int, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	if cerr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); cerr != nil {
+		return 0, cerr
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(cred.Pid), nil
+}

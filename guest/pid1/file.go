@@ -1,0 +1,295 @@
+package pid1
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/agbox-dev/agbox/guest/files/record"
+)
+
+// fileMode looks into the sandbox's files for the daemon, as root, and ends:
+//
+//	agbox-init file stat PATH
+//	agbox-init file list PATH LIMIT [-r]
+//	agbox-init file read PATH WITHOUT...
+//	agbox-init file remove PATH [-r]
+//	agbox-init file watch PATH [-r]
+//
+// What it finds goes to descriptor 0, which is the write end of a pipe that the daemon reads, as package record has it.
+// When the daemon is gone, or wants no more, this process ends, whatever it does.
+func fileMode(args []string) {
+	const fd = 0
+	var st syscall.Stat_t
+	err := syscall.Fstat(fd, &st)
+	if err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFIFO || len(args) < 2 {
+		warn("file: is for the daemon, who gives it a pipe and a path")
+		os.Exit(2)
+	}
+	runtime.GOMAXPROCS(1) // few threads: it counts against the sandbox's limit
+	syscall.SetNonblock(fd, false)
+	go endWithReader(fd)
+	o := output{fd: fd}
+	path, recursive := args[1], args[len(args)-1] == "-r"
+	var problem *fault
+	last := record.End
+	switch args[0] {
+	case "stat":
+		problem = o.stat(path)
+	case "list":
+		l := lister{output: &o, recursive: recursive}
+		l.room, _ = strconv.Atoi(args[min(2, len(args)-1)])
+		if problem = l.top(path); l.cut {
+			last = record.More
+		}
+	case "read":
+		c := carrier{output: &o, skip: args[2:]}
+		problem = c.carry(path)
+	case "remove":
+		problem = remove(path, recursive)
+	case "watch":
+		problem = watch(&o, path, recursive)
+	default:
+		os.Exit(2)
+	}
+	if problem != nil {
+		o.add(record.Failed, problem.kind, problem.message)
+	} else {
+		o.add(last)
+	}
+	o.flush()
+	os.Exit(0)
+}
+
+// endWithReader ends the process when nobody reads the pipe any more.
+func endWithReader(fd int) {
+	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err == nil {
+		err = syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Fd: int32(fd)}) // EPOLLERR is always told
+	}
+	for err == nil || err == syscall.EINTR {
+		var n int
+		if n, err = syscall.EpollWait(epoll, make([]syscall.EpollEvent, 1), -1); n > 0 {
+			break
+		}
+	}
+	os.Exit(0)
+}
+
+// output is the pipe. A write waits for the reader.
+type output struct {
+	fd  int
+	buf []byte
+}
+
+const outputChunk = 32 << 10
+
+func (o *output) add(fields ...string) {
+	o.buf = record.Append(o.buf, fields...)
+	if len(o.buf) >= outputChunk {
+		o.flush()
+	}
+}
+
+// data adds bytes of a file.
+func (o *output) data(b []byte) {
+	o.buf = record.AppendData(o.buf, b)
+	if len(o.buf) >= outputChunk {
+		o.flush()
+	}
+}
+
+func (o *output) flush() {
+	for len(o.buf) > 0 {
+		n, err := syscall.Write(o.fd, o.buf)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			os.Exit(0)
+		}
+		o.buf = o.buf[:copy(o.buf, o.buf[n:])]
+	}
+}
+
+// fault is what goes into a Failed record.
+type fault struct{ kind, message string }
+
+// faultOf explains an error at a path.
+func faultOf(path string, err error) *fault {
+	var errno syscall.Errno
+	errors.As(err, &errno)
+	name := strconv.Quote(path)
+	switch errno {
+	case syscall.ENOENT:
+		return &fault{record.NotFound, name + " does not exist in the sandbox; a list of its directory shows what does"}
+	case syscall.ENOTDIR:
+		return &fault{record.NotDirectory, name + " is not a directory, or goes through what is none; StatFile tells what it is"}
+	case syscall.ENOTEMPTY:
+		return &fault{record.NotEmpty, name + " is a directory that is not empty; remove it recursively if that is meant"}
+	case syscall.EROFS:
+		return &fault{record.ReadOnly, name + " lies in a part of the sandbox that can only be read; choose another, or make its mount writable"}
+	case syscall.EBUSY:
+		return &fault{record.Mounted, name + " is in use as a mount point; remove what is in it instead"}
+	}
+	return &fault{record.Other, name + ": the sandbox says: " + err.Error()}
+}
+
+func (o *output) stat(path string) *fault {
+	var st syscall.Stat_t
+	if err := syscall.Lstat(path, &st); err != nil {
+		return faultOf(path, err)
+	}
+	o.entry(path, path, &st)
+	return nil
+}
+
+// entry tells of a file: name is what opens it, path what it is called.
+func (o *output) entry(name, path string, st *syscall.Stat_t) {
+	kind, link, size := "other", "", int64(0)
+	switch st.Mode & syscall.S_IFMT {
+	case syscall.S_IFREG:
+		kind, size = "file", st.Size
+	case syscall.S_IFDIR:
+		kind = "directory"
+	case syscall.S_IFLNK:
+		kind, size = "symlink", st.Size
+		link, _ = os.Readlink(name)
+	}
+	decimal := func(n int64) string { return strconv.FormatInt(n, 10) }
+	o.add(record.Entry, kind, decimal(int64(st.Mode&0o7777)), decimal(int64(st.Uid)), decimal(int64(st.Gid)), decimal(size),
+		decimal(int64(st.Mtim.Sec)), decimal(int64(st.Mtim.Nsec)), path, link)
+}
+
+// lister walks a tree, each directory in the order of its names.
+type lister struct {
+	*output
+	room      int // for so many more
+	recursive bool
+	cut       bool // there was more
+}
+
+// top lists what path leads to, over a link too.
+func (l *lister) top(path string) *fault {
+	names, err := namesIn(path)
+	if err != nil {
+		return faultOf(path, err)
+	}
+	l.list(path, names)
+	return nil
+}
+
+// list leaves out what vanishes meanwhile.
+func (l *lister) list(dir string, names []string) {
+	for _, name := range names {
+		path := join(dir, name)
+		var st syscall.Stat_t
+		err := syscall.Lstat(path, &st)
+		if l.cut = l.cut || l.room == 0 || err == syscall.ENAMETOOLONG; l.cut {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		l.entry(path, path, &st)
+		l.room--
+		if l.recursive && st.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+			below, _ := namesIn(path)
+			l.list(path, below)
+		}
+	}
+}
+
+// namesIn returns the sorted names in a directory.
+func namesIn(dir string) ([]string, error) {
+	file, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	names, err := file.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+// remove removes a file or directory. It works from the file's own directory, held open, so that nobody who swaps a
+// directory for a link meanwhile gets something else removed.
+func remove(path string, recursive bool) *fault {
+	parent, base := ".", "."
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		parent, base = path[:i+1], path[i+1:]
+	}
+	if base == "" || base == "." {
+		return &fault{record.Reserved, strconv.Quote(path) + " is the sandbox's root, which stays; name what is in it"}
+	}
+	const oPath = 0x200000 // O_PATH, which package syscall lacks
+	fd, err := syscall.Open(parent, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err == nil {
+		err = syscall.Fchdir(fd)
+	}
+	var st syscall.Stat_t
+	if err == nil {
+		err = syscall.Lstat(base, &st)
+	}
+	if err != nil {
+		return faultOf(path, err)
+	}
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return faultOf(path, err)
+	}
+	real = join(real, base)
+	for _, dir := range [...]string{"/.agbox", "/proc", "/sys", "/dev", "/var/log/agents-sandbox"} {
+		if within(real, dir) {
+			return &fault{record.Reserved, strconv.Quote(path) + " lies in " + dir + ", which the sandbox needs for itself; choose another path"}
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return faultOf(path, err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
+		if len(f) > 4 && within(unescaped(f[4]), real) {
+			return &fault{record.Mounted, strconv.Quote(path) + " is, or contains, the mount point " + strconv.Quote(unescaped(f[4])) +
+				"; remove what is beside it, or in it, instead"}
+		}
+	}
+	switch {
+	case recursive:
+		err = os.RemoveAll(base)
+	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
+		err = syscall.Rmdir(base)
+	default:
+		err = syscall.Unlink(base)
+	}
+	if err != nil {
+		return faultOf(path, err)
+	}
+	return nil
+}
+
+// within reports whether path is dir or lies in it; both are clean.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// unescaped undoes the octal escapes of mountinfo: blanks and the like.
+func unescaped(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+4 <= len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,74 @@
+package pid1_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
+	"github.com/agbox-dev/agbox/guest/files/record"
+)
+
+// Where no inotify instance is left, a watch looks by itself, and says so once.
+func TestWatchWithoutInotify(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	sub := filepath.Join(dir, "sub")
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	cmd := exec.Command("sh", "-c", `echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"`, "sh", initBinary, "file", "watch", dir, "-r")
+	cmd.Stdin, cmd.Stderr = to, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
+	if err := cmd.Start(); err != nil {
+		skiplog.Skip(t, "needs a user namespace, whose limit of inotify instances is its own: "+err.Error())
+	}
+	defer cmd.Wait()
+	to.Close()
+	from.SetReadDeadline(time.Now().Add(30 * time.Second))
+	records := bufio.NewReader(from)
+	expect := func(want ...string) {
+		t.Helper()
+		got, err := record.Read(records)
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%q, %v; want %q", got, err, want)
+		}
+	}
+	expect(record.Event, "watching", dir, "", "d")
+	expect(record.Event, "looking", dir, "", "d")
+	step := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(os.Mkdir(sub, 0o755))
+	expect(record.Event, "created", sub, "", "d")
+	file := filepath.Join(sub, "file")
+	step(os.WriteFile(file, []byte("a"), 0o644))
+	expect(record.Event, "created", file, "", "")
+	if err := os.WriteFile(file+".new", []byte("ab"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	expect(record.Event, "created", file+".new", "", "")
+	step(os.Chmod(file, 0o600))
+	expect(record.Event, "attributes", file, "", "")
+	step(os.RemoveAll(dir))
+	got, err := record.Read(records)
+	for err == nil && got[0] == record.Event && got[1] == "removed" {
+		got, err = record.Read(records)
+	}
+	if err != nil || got[0] != record.End {
+		t.Fatalf("%q, %v", got, err)
+	}
+}

@@ -1,0 +1,161 @@
+package pid1
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/agbox-dev/agbox/guest/files/record"
+)
+
+// carrier tells of a file or a tree with all that is in it, as a tar stream would. It opens regular files only, and waits for nobody
+// who holds one.
+type carrier struct {
+	*output
+	skip  []string // directories whose content is left out
+	links map[fileID]string
+	buf   []byte
+}
+
+type fileID struct{ device, inode uint64 }
+
+// maxLinks bounds how many files with several names are known; further ones go out once for each name.
+const maxLinks = 1 << 18
+
+// carry goes by the names below path, whose last part is the first name in the stream; a link is told as one.
+func (c *carrier) carry(path string) *fault {
+	var st syscall.Stat_t
+	if err := syscall.Lstat(path, &st); err != nil {
+		return faultOf(path, err)
+	}
+	c.links, c.buf = map[fileID]string{}, make([]byte, outputChunk)
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	if name == "" {
+		name = "/"
+	}
+	return c.one(path, name, &st)
+}
+
+func (c *carrier) one(path, name string, st *syscall.Stat_t) *fault {
+	kind := st.Mode & syscall.S_IFMT
+	switch kind {
+	case syscall.S_IFREG:
+		return c.regular(path, name)
+	case syscall.S_IFLNK:
+		target, err := readLink(path)
+		if err != nil {
+			return c.unlessGone(path, err)
+		}
+		c.item(record.TypeSymlink, name, target, st)
+	case syscall.S_IFDIR:
+		c.item(record.TypeDirectory, name, "", st)
+		if slices.Contains(c.skip, path) {
+			return nil
+		}
+		return c.below(path, name)
+	case syscall.S_IFIFO:
+		c.item(record.TypeFIFO, name, "", st)
+	case syscall.S_IFCHR:
+		c.item(record.TypeCharacters, name, "", st)
+	case syscall.S_IFBLK:
+		c.item(record.TypeBlocks, name, "", st)
+	}
+	return nil // a socket is nothing that could be carried
+}
+
+func (c *carrier) below(path, name string) *fault {
+	names, err := namesIn(path)
+	if err != nil {
+		return c.unlessGone(path, err)
+	}
+	for _, one := range names {
+		var st syscall.Stat_t
+		at := join(path, one)
+		if err := syscall.Lstat(at, &st); err != nil {
+			if problem := c.unlessGone(at, err); problem != nil {
+				return problem
+			}
+			continue
+		}
+		if problem := c.one(at, join(name, one), &st); problem != nil {
+			return problem
+		}
+	}
+	return nil
+}
+
+// unlessGone lets what vanishes meanwhile go.
+func (c *carrier) unlessGone(path string, err error) *fault {
+	if err == syscall.ENOENT || err == syscall.ENOTDIR {
+		return nil
+	}
+	return faultOf(path, err)
+}
+
+func (c *carrier) regular(path, name string) *fault {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	switch err {
+	case nil:
+	case syscall.EAGAIN:
+		return &fault{record.Other, strconv.Quote(path) + " is held by a process in the sandbox, which has a lease on it; end that, or leave the file out"}
+	case syscall.ELOOP, syscall.ENXIO:
+		return nil // it became something else
+	default:
+		return c.unlessGone(path, err)
+	}
+	defer syscall.Close(fd)
+	var st syscall.Stat_t
+	if err := syscall.Fstat(fd, &st); err != nil {
+		return faultOf(path, err)
+	}
+	if st.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		return nil
+	}
+	if st.Nlink > 1 {
+		id := fileID{st.Dev, st.Ino}
+		if first, known := c.links[id]; known {
+			c.item(record.TypeLink, name, first, &st)
+			return nil
+		}
+		if len(c.links) < maxLinks {
+			c.links[id] = name
+		}
+	}
+	c.item(record.TypeFile, name, "", &st)
+	for rest := st.Size; rest > 0; {
+		n, err := syscall.Read(fd, c.buf[:min(rest, int64(len(c.buf)))])
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return faultOf(path, err)
+		}
+		if n == 0 {
+			return &fault{record.Other, strconv.Quote(path) + " became shorter while it was read; try again when nobody writes to it"}
+		}
+		c.output.data(c.buf[:n])
+		rest -= int64(n)
+	}
+	return nil
+}
+
+func (c *carrier) item(kind, name, link string, st *syscall.Stat_t) {
+	size := int64(0)
+	if kind == record.TypeFile {
+		size = st.Size
+	}
+	device := uint64(0)
+	if kind == record.TypeCharacters || kind == record.TypeBlocks {
+		device = uint64(st.Rdev)
+	}
+	decimal := func(n int64) string { return strconv.FormatInt(n, 10) }
+	c.add(record.Item, kind, decimal(int64(st.Mode&0o7777)), decimal(int64(st.Uid)), decimal(int64(st.Gid)), decimal(size),
+		decimal(int64(st.Mtim.Sec)), decimal(int64(st.Mtim.Nsec)), strconv.FormatUint(device, 10), name, link)
+}
+
+func readLink(path string) (string, error) {
+	buf := make([]byte, 4096)
+	n, err := syscall.Readlink(path, buf)
+	return string(buf[:max(n, 0)]), err
+}
