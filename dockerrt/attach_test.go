@@ -10,8 +10,8 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/dockerrt"
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestAttachFailsHere: what keeps a daemon that comes back from attaching to a command is no end of the command, which goes

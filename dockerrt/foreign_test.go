@@ -14,8 +14,8 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/dockerrt"
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestSubnetTakenMeanwhile: a subnet that somebody took since the daemon looked is passed over; at the end of the pool

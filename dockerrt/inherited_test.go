@@ -12,8 +12,8 @@ import (
 	dockerimage "github.com/docker/docker/api/types/image"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // commit makes an image of a container, as docker commit does; with "" it has no name.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/docker/docker/api/types/volume"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestLayers: whatever of layer and volume a daemon that died got to is found by the next one and removed, a create that is

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestEmptyLayers: what only root could remove, a container does, and it leaves nothing of its own.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/execlog"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 const (

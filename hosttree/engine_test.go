@@ -22,8 +22,8 @@ import (
 	"github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/hosttree"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // engineTimeout bounds one test's calls to the engine.

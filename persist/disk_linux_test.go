@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // smallDisk mounts a file system of its own.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/sdk"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // script is a writer that is told what to do when its text first holds a word.

@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 func execIDs(t *testing.T, d *servertest.Daemon, sandboxID *string) []string {

@@ -20,7 +20,7 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/sdk/raw"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 func attachRaw(t *testing.T, d *servertest.Daemon, messages ...*agboxv1.AttachExecRequest) *raw.AttachStream {

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestLongCopyOnWriteRepository: a sandbox on a repository of 20,000 files commits, removes, renames, changes permissions and

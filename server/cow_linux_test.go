@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestCopyOnWriteSources: a layer lies over a tmpfs and over an overlay; over an overlay of an overlay, and over a directory

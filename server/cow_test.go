@@ -16,8 +16,8 @@ import (
 	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server"
-	"github.com/agbox-dev/agbox/server/servertest"
 	"github.com/agbox-dev/agbox/server/spec"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // write makes files below dir, with the directories that they need; a name that ends in / is a directory.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // level is the worst of the findings of one check.

@@ -12,11 +12,11 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/agbox-dev/agbox/dockerrt"
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
 	"github.com/agbox-dev/agbox/test/chaos"
+	"github.com/agbox-dev/agbox/test/dockertest"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestLongElsewhere: an engine whose bridges are in another network namespace gets no sandbox that needs packet rules, even

@@ -13,9 +13,9 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/dockertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 func failureOf(t *testing.T, d *servertest.Daemon, id string) *agboxv1.SandboxPhaseDetails {

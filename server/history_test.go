@@ -8,7 +8,7 @@ import (
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 func follow(t *testing.T, d *servertest.Daemon, request *agboxv1.SubscribeSandboxEventsRequest) *raw.Stream {

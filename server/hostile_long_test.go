@@ -18,7 +18,7 @@ import (
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestLongSubscribersThatNeverRead: each is an old cursor and costs no more than the log's next few events.

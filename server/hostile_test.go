@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // works fails the test unless an ordinary client is served in full.

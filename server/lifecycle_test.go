@@ -9,9 +9,9 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"google.golang.org/grpc/codes"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/dockertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 func kinds(events []*agboxv1.SandboxEvent) string {

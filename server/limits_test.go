@@ -12,8 +12,8 @@ import (
 
 	"github.com/agbox-dev/agbox/dockerrt"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
 	"github.com/agbox-dev/agbox/server/spec"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestCeilings: what the operator allows is all that there is, and nobody notices who keeps to it.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestMounts: a mount is live both ways, and read-only unless it is asked to be writable.

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // TestStrangersAreTurnedAway: whoever gets past the modes of socket and directory is asked who it is.

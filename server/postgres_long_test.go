@@ -14,7 +14,7 @@ import (
 	cerrdefs "github.com/containerd/errdefs"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // postgresImage makes the image of the example's database, once for each recipe.

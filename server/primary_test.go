@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/dockertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 func commandEnded(t *testing.T, d *servertest.Daemon, id string, from uint64) *agboxv1.SandboxEvent {

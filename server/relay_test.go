@@ -14,7 +14,7 @@ import (
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // underneath runs shell in the sandbox as root by the engine's own exec, past the daemon, to its end.

@@ -10,9 +10,9 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/dockertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // web is a service that serves /tmp on port 8080 once it has taken its time.

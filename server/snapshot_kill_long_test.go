@@ -17,11 +17,11 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/client"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/test/chaos"
 	"github.com/agbox-dev/agbox/test/chaos/proxy"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestLongKilledInASnapshot: a daemon that dies in the middle of one leaves it whole or not at all, once the next has looked

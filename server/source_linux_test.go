@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestReadOnlyBelow: what is mounted in a read-only source is read-only as well, or the engine cannot do that and the mount is

@@ -14,7 +14,7 @@ import (
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestSubscribe: whatever the anchor, and whatever happens meanwhile, there is no gap, no duplicate, and replay

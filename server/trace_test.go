@@ -8,7 +8,7 @@ import (
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // concerns fails the test unless err names these ids.

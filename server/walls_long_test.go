@@ -11,10 +11,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/chaos/proxy"
+	"github.com/agbox-dev/agbox/test/dockertest"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // A host of the test's own: network, mounts and engine.

@@ -30,10 +30,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agbox-dev/agbox/dockerrt"
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
 	"github.com/agbox-dev/agbox/test/chaos/proxy"
+	"github.com/agbox-dev/agbox/test/dockertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // walls is the host that TestLongWalls has made for itself, with what listens there.

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/server/servertest"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // cli runs agbox against a whole daemon on Docker.

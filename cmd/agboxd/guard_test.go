@@ -10,9 +10,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestGuard: what somebody takes away from a daemon that runs comes back, and a database that was put in the place of its own

@@ -12,9 +12,9 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // patience is for what happens at once on a machine that has nothing else to do.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/docker/docker/api/types/registry"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // helpers are credential helpers by name. %[1]s is the registry's host.

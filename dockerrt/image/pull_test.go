@@ -12,8 +12,8 @@ import (
 
 	dockerimage "github.com/docker/docker/api/types/image"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 func TestPull(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/docker/docker/client"
 	"go.uber.org/goleak"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

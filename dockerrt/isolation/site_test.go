@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // site is a host with sandboxes and an outside, each in a network namespace of its own:

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/dockerrt/layer"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // overlay is a copy-on-write mount as the engine makes it.

@@ -13,8 +13,8 @@ import (
 	"github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/guest/link"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // contain returns a container that init is PID 1 of, as the daemon makes them, and a link to it.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // Where no inotify instance is left, a watch looks by itself, and says so once.

@@ -13,10 +13,10 @@ import (
 
 	dockerclient "github.com/docker/docker/client"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/test/chaos"
 	"github.com/agbox-dev/agbox/test/chaos/checker"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // patience is for what takes milliseconds, on a machine that has much else to do. Whatever stalls a daemon or a sandbox

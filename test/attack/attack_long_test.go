@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/test/chaos"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestLongAttacks is the short form of make attack: each attack once.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	"github.com/agbox-dev/agbox/test/chaos"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestChaos is the short form of make chaos.

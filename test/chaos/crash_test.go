@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/test/chaos"
 	"github.com/agbox-dev/agbox/test/chaos/checker"
 	"github.com/agbox-dev/agbox/test/chaos/proxy"
+	"github.com/agbox-dev/agbox/test/dockertest"
 	"github.com/docker/docker/client"
 )
 

@@ -16,7 +16,7 @@ import (
 	dockerclient "github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 func (w *world) openEngine(ctx context.Context) (err error) {

@@ -19,9 +19,9 @@ import (
 	"github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/chaos/checker"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestFilesMemory: 200 MB go in and out again through a daemon that hardly grows.

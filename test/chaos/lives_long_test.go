@@ -10,10 +10,10 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/test/chaos/checker"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // turn is a part of a sandbox's life beside create, exec, stop, resume and delete: what is asked of it, again whenever

@@ -12,13 +12,13 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/test/chaos"
 	"github.com/agbox-dev/agbox/test/chaos/checker"
 	"github.com/agbox-dev/agbox/test/chaos/proxy"
+	"github.com/agbox-dev/agbox/test/dockertest"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // site is a daemon on an engine of its own, which a test ends and starts.

@@ -14,7 +14,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 var errMissing = errors.New("image is missing")

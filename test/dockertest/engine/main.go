@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest"
+	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 func main() {

@@ -28,13 +28,13 @@ var initBinary = sync.OnceValues(func() (string, error) {
 })
 
 var probeBinary = sync.OnceValues(func() (string, error) {
-	return buildStatic("probe", "./dockerrt/dockertest/probe")
+	return buildStatic("probe", "./test/dockertest/probe")
 })
 
 // IntruderBinary builds the program that tries walls from inside, as InitBinary does.
 func IntruderBinary(t testing.TB) string {
 	t.Helper()
-	path, err := buildStatic("intruder", "./dockerrt/dockertest/intruder")
+	path, err := buildStatic("intruder", "./test/dockertest/intruder")
 	if err != nil {
 		t.Fatal(err)
 	}

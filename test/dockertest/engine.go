@@ -13,7 +13,7 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // answerTime bounds one engine's first answer.

@@ -30,7 +30,7 @@ import (
 	"github.com/docker/docker/client"
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/agbox-dev/agbox/dockerrt/dockertest/skiplog"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 const (
