@@ -124,7 +124,7 @@ func (db *DB) ready() error {
 	if !db.full {
 		return nil
 	}
-	probe, err := os.CreateTemp(filepath.Dir(db.path), ".room-*")
+	probe, err := unnamed(db.path)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (db *DB) ready() error {
 	if err == nil {
 		err = probe.Sync()
 	}
-	return errors.Join(err, probe.Close(), os.Remove(probe.Name()))
+	return errors.Join(err, probe.Close())
 }
 
 // without returns a copy of group that w is not in.
@@ -150,17 +150,23 @@ func without(group []*write, w *write) []*write {
 // the daemon still has all of it.
 func (db *DB) inPlace() error {
 	info, err := os.Stat(db.path)
-	switch {
-	case err == nil && os.SameFile(info, db.file):
-		db.moved = nil
-		return nil
-	case errors.Is(err, os.ErrNotExist):
-		if err = db.putBack(); err == nil {
+	if errors.Is(err, os.ErrNotExist) {
+		if err := db.putBack(); err != nil {
+			return fmt.Errorf("%w: %s was removed and cannot be put back: %w: make its directory writable, or save the data with agboxd backup",
+				ErrMoved, db.path, err)
+		}
+		info, err = db.file, nil
+	}
+	if err == nil && os.SameFile(info, db.file) {
+		if db.moved = nil; db.unsynced {
+			err = syncDir(filepath.Dir(db.path))
+			db.unsynced = err != nil
+		}
+		if err == nil {
 			return nil
 		}
-		return fmt.Errorf("%w: %s was removed and cannot be put back: %w: make its directory writable, or save the data with agboxd backup",
-			ErrMoved, db.path, err)
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %s cannot be looked at: %w", ErrMoved, db.path, err)
 	}
 	if db.moved == nil {

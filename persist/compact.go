@@ -23,9 +23,8 @@ func compact(bolt *bbolt.DB, path string) (*bbolt.DB, error) {
 	if err != nil || info.Size() < compactFrom || free*compactShare < info.Size() {
 		return bolt, nil
 	}
-	copied := path + ".compacting"
-	if err := copyTo(bolt, copied); err != nil {
-		_ = os.Remove(copied)
+	copied, err := compacted(bolt, path)
+	if err != nil {
 		return bolt, nil
 	}
 	if err := errors.Join(bolt.Close(), rename(copied, path)); err != nil {
@@ -34,13 +33,17 @@ func compact(bolt *bbolt.DB, path string) (*bbolt.DB, error) {
 	return openFile(path)
 }
 
-func copyTo(bolt *bbolt.DB, path string) error {
-	if err := remove(path); err != nil {
-		return err
-	}
-	target, err := openFile(path)
+func compacted(bolt *bbolt.DB, path string) (copied string, err error) {
+	file, err := beside(path)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return errors.Join(bbolt.Compact(target, bolt, compactChunk), target.Close())
+	target, err := openFile(file.Name())
+	if err == nil {
+		err = errors.Join(bbolt.Compact(target, bolt, compactChunk), target.Close())
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", errors.Join(err, remove(file.Name()))
+	}
+	return file.Name(), nil
 }

@@ -29,6 +29,8 @@ type DB struct {
 	written sync.WaitGroup
 	close   sync.Once
 	changes changes
+	// spooling holds a token while a copy is made.
+	spooling chan struct{}
 
 	// Of the writer alone:
 
@@ -37,6 +39,8 @@ type DB struct {
 	generation uint64
 	// file is the database's own, which has to be at path.
 	file os.FileInfo
+	// unsynced: the directory may not have its name on disk.
+	unsynced bool
 	// moved is why changes are refused while another file is there, nil while none is.
 	moved error
 	// full: the last transaction found no room.
@@ -86,21 +90,17 @@ func Open(path string, change ...Option) (db *DB, err error) {
 	if err != nil {
 		return nil, openError(path, err)
 	}
-	if err := errors.Join(os.Chmod(path, 0o600), bolt.Update(createBuckets)); err != nil {
+	if err := errors.Join(Sweep(path), Sweep(path+rescued), os.Chmod(path, 0o600), bolt.Update(createBuckets)); err != nil {
 		return nil, openError(path, errors.Join(err, bolt.Close()))
 	}
 	if bolt, err = compact(bolt, path); err != nil {
 		return nil, openError(path, err)
 	}
-	db = &DB{path: path, log: with.log, witness: with.witness, queue: make(chan *write), closing: make(chan struct{})}
-	if db.witness != nil {
-		identity, err := identify(bolt, db.witness)
-		if err != nil {
-			return nil, openError(path, errors.Join(err, bolt.Close()))
-		}
-		db.generation = identity.Generation
+	db = &DB{path: path, log: with.log, witness: with.witness, queue: make(chan *write), closing: make(chan struct{}), spooling: make(chan struct{}, 1)}
+	if db.file, err = os.Stat(path); err == nil && db.witness != nil {
+		db.generation, err = identify(bolt, db.witness)
 	}
-	if db.file, err = os.Stat(path); err != nil {
+	if err != nil {
 		return nil, openError(path, errors.Join(err, bolt.Close()))
 	}
 	db.bolt.Store(bolt)

@@ -149,3 +149,36 @@ func TestFullDiskIsFoundOnce(t *testing.T) {
 	}
 	must(t, db, tell("box-00", 1, agboxv1.EventType_SANDBOX_READY, ""))
 }
+
+// TestSpoolsShareTheRoom: copies that are asked for at once do not each take the room that is there once.
+func TestSpoolsShareTheRoom(t *testing.T) {
+	dir := smallDisk(t, "size=136m")
+	db := open(t, filepath.Join(dir, "ids.db"))
+	for i := range 20 {
+		e := create(fmt.Sprintf("box-%02d", i))
+		e.Create.Image = strings.Repeat("x", 1<<20)
+		must(t, db, e)
+	}
+	spools := make(chan *os.File, 4)
+	var group sync.WaitGroup
+	for range cap(spools) {
+		group.Go(func() {
+			spool, err := db.Spool()
+			if err != nil && !errors.Is(err, persist.ErrNoSpace) {
+				t.Error(err)
+			}
+			spools <- spool
+		})
+	}
+	group.Wait()
+	made := 0
+	for range cap(spools) {
+		if spool := <-spools; spool != nil {
+			made++
+			spool.Close()
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d copies were made where there is room for one", made)
+	}
+}

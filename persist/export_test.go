@@ -1,9 +1,11 @@
 package persist
 
-// WatchSyncs has seen called with each directory that is synced from now on, until undo.
-func WatchSyncs(seen func(dir string)) (undo func()) {
+import "errors"
+
+// WatchSyncs has seen called before each directory is synced, which fails with its error, from now on until undo.
+func WatchSyncs(seen func(dir string) error) (undo func()) {
 	sync := syncDir
-	syncDir = func(dir string) error { seen(dir); return sync(dir) }
+	syncDir = func(dir string) error { return errors.Join(seen(dir), sync(dir)) }
 	return func() { syncDir = sync }
 }
 

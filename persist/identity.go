@@ -54,8 +54,8 @@ func knownSandboxes(tx *bbolt.Tx) map[string]bool {
 	return known
 }
 
-// identify gives the database its identity, and a generation beyond all that it or the witness has had.
-func identify(bolt *bbolt.DB, w *Witness) (Identity, error) {
+// identify gives the database its identity, and returns its generation, which is beyond all that it or the witness has had.
+func identify(bolt *bbolt.DB, w *Witness) (uint64, error) {
 	var identity Identity
 	err := bolt.Update(func(tx *bbolt.Tx) error {
 		identity = readIdentity(tx)
@@ -80,9 +80,9 @@ func identify(bolt *bbolt.DB, w *Witness) (Identity, error) {
 		return putGeneration(tx, identity.Generation)
 	})
 	if err != nil {
-		return identity, err
+		return 0, err
 	}
-	return identity, w.place(identity)
+	return identity.Generation, w.place(identity)
 }
 
 // advance takes the next generation, for a change that a copy must not be without. The witness hears of it once it is

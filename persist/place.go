@@ -29,19 +29,17 @@ const spoolRoom = 64 << 20
 // Spool returns a copy, as Backup makes it, in a file without a name, which is gone once it is closed. It fails with
 // ErrNoSpace where there is no room for one.
 func (db *DB) Spool() (*os.File, error) {
-	dir := filepath.Dir(db.path)
-	if _, err := os.Stat(dir); err != nil { // somebody took it away, and this may be what is left
-		dir = os.TempDir()
+	db.spooling <- struct{}{} // or each finds room that the others are about to take
+	defer func() { <-db.spooling }()
+	place := db.path
+	if _, err := os.Stat(filepath.Dir(place)); err != nil { // somebody took it away, and this may be what is left
+		place = filepath.Join(os.TempDir(), filepath.Base(place))
 	}
-	spool, err := os.CreateTemp(dir, ".backup-*")
+	spool, err := unnamed(place)
 	if err != nil {
 		return nil, db.writeError(err)
 	}
-	err = os.Remove(spool.Name())
-	if err == nil {
-		err = db.spool(spool)
-	}
-	if err != nil {
+	if err := db.spool(spool); err != nil {
 		return nil, errors.Join(err, spool.Close())
 	}
 	return spool, nil
@@ -73,34 +71,40 @@ func (db *DB) Check() error {
 	return db.hand(&write{apply: func(*bbolt.Tx) error { return db.checkWitness() }})
 }
 
-// putBack copies the file that is open, of which nothing is lost, to its old place, and goes on with the copy.
+// putBack copies the file that is open, of which nothing is lost, and goes on with the copy once that has the old name. Where
+// it fails nothing has changed.
 func (db *DB) putBack() error {
-	old := db.bolt.Load()
-	err := PlaceFile(db.path, 0o600, func(to io.Writer) error {
-		return old.View(func(tx *bbolt.Tx) error {
-			_, err := tx.WriteTo(to)
-			return err
-		})
-	})
+	file, err := beside(db.path)
 	if err != nil {
 		return err
 	}
-	bolt, err := openFile(db.path)
+	_, err = db.Backup(file)
+	info, statErr := file.Stat()
+	var bolt *bbolt.DB
+	if err = errors.Join(err, statErr, file.Sync(), file.Close()); err == nil {
+		bolt, err = openFile(file.Name())
+	}
+	if err == nil {
+		if err = os.Rename(file.Name(), db.path); err != nil {
+			err = errors.Join(err, bolt.Close())
+		}
+	}
 	if err != nil {
-		return err
+		return errors.Join(err, remove(file.Name()))
 	}
-	if db.file, err = os.Stat(db.path); err != nil {
-		return errors.Join(err, bolt.Close())
-	}
-	db.bolt.Store(bolt)
+	db.file, db.unsynced = info, true
 	db.log.Error("audit: the database was removed while agboxd runs, and put back whole", slog.String("path", db.path))
-	return old.Close()
+	_ = db.bolt.Swap(bolt).Close() // what was to be written is in the copy
+	return nil
 }
+
+// rescued is what the name of a database that was saved ends in.
+const rescued = ".rescued"
 
 // replaced saves the database that is open beside the file that somebody has put in its place, and says what to do. That
 // file stays as it is: it may be what they want.
 func (db *DB) replaced() error {
-	saved := db.path + ".rescued"
+	saved := db.path + rescued
 	err := PlaceFile(saved, 0o600, func(to io.Writer) error {
 		_, err := db.Backup(to)
 		return err

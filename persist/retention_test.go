@@ -118,7 +118,7 @@ func TestCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	var synced []string
-	defer persist.WatchSyncs(func(dir string) { synced = append(synced, dir) })()
+	defer persist.WatchSyncs(func(dir string) error { synced = append(synced, dir); return nil })()
 	db = open(t, path)
 	if !slices.Equal(synced, []string{filepath.Dir(path)}) {
 		t.Errorf("synced were %v", synced)
@@ -133,7 +133,7 @@ func TestCompaction(t *testing.T) {
 	if err := db.Append(create("box-00")); !errors.Is(err, persist.ErrSandboxIDTaken) {
 		t.Errorf("the compacted database forgot an id: %v", err)
 	}
-	if left, _ := filepath.Glob(path + ".*"); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

@@ -89,10 +89,10 @@ func (w *Witness) compare(found Identity) string {
 
 // place writes the whole file and keeps it open for record.
 func (w *Witness) place(identity Identity) error {
-	err := PlaceFile(w.path, 0o600, func(to io.Writer) error {
+	err := errors.Join(Sweep(w.path), PlaceFile(w.path, 0o600, func(to io.Writer) error {
 		_, err := fmt.Fprintf(to, "%s\n"+witnessLine, w.Instance, identity.Database, identity.Generation)
 		return err
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("persist: cannot write %s: %w", w.path, err)
 	}

@@ -185,6 +185,49 @@ func TestRemovedDatabaseIsPutBack(t *testing.T) {
 	}
 }
 
+// TestPutBackHalfWay: what keeps a database from being put back whole keeps nobody from trying again. Not parallel: it has
+// the syncs of all fail.
+func TestPutBackHalfWay(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ids.db")
+	db, _ := mustOpenSeen(t, dir)
+	must(t, db, create("box-1"))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	undo := persist.WatchSyncs(func(string) error { return errors.New("the disk says no") })
+	for range 2 {
+		if err := db.Append(create("box-2")); !errors.Is(err, persist.ErrMoved) || !strings.Contains(err.Error(), "the disk says no") {
+			t.Errorf("while the directory cannot be synced a create is answered with %v", err)
+		}
+	}
+	undo()
+	must(t, db, create("box-2"))
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 {
+		t.Errorf("there are %v", left)
+	}
+	db.Close()
+	db, _ = mustOpenSeen(t, dir)
+	if list, err := db.Sandboxes(); len(list) != 2 || err != nil {
+		t.Errorf("after that there are %v, %v", list, err)
+	}
+}
+
+// TestSweep: what a killed process has left of a file that it was placing is gone after the next start, and nothing else.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{".ids.db-1", ".ids.db.rescued-2", ".instance-3", ".other-4"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustOpenSeen(t, dir)
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) != 1 || filepath.Base(left[0]) != ".other-4" {
+		t.Errorf("left are %v", left)
+	}
+}
+
 // TestReplacedDatabaseIsNotWrittenOver: changes are refused, and neither file is lost.
 func TestReplacedDatabaseIsNotWrittenOver(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func placeInit(dataDir string) (string, error) {
 	if there, err := os.ReadFile(path); err == nil && sha256.Sum256(there) == sum {
 		return path, os.Chmod(path, 0o755)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), persist.Sweep(path)); err != nil {
 		return "", err
 	}
 	err = persist.PlaceFile(path, 0o755, func(to io.Writer) error { _, err := to.Write(binary); return err })
