@@ -9,6 +9,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -48,14 +49,14 @@ func (s *System) ask(ctx context.Context, e *entry, r *request) (lifecycle.State
 	case <-e.gone:
 		return lifecycle.State{}, fmt.Errorf("%w: %s", ErrNotFound, e.id)
 	case <-s.ended:
-		return lifecycle.State{}, fmt.Errorf("%w: %s", ErrOutcomeUnknown, e.id)
+		return lifecycle.State{}, fmt.Errorf("%w: %s", runtime.ErrOutcomeUnknown, e.id)
 	case <-ctx.Done():
-		return lifecycle.State{}, fmt.Errorf("%w: sandbox %s: %w", ErrOutcomeUnknown, e.id, context.Cause(ctx))
+		return lifecycle.State{}, fmt.Errorf("%w: sandbox %s: %w", runtime.ErrOutcomeUnknown, e.id, context.Cause(ctx))
 	}
 }
 
 // errCrashed answers those whose request was in a sandbox's hands when it crashed.
-var errCrashed = fmt.Errorf("%w: the sandbox's actor crashed and is restarted from its log", ErrOutcomeUnknown)
+var errCrashed = fmt.Errorf("%w: the sandbox's actor crashed and is restarted from its log", runtime.ErrOutcomeUnknown)
 
 // crash is what a sandbox's panic becomes on its way to the supervisor.
 type crash struct {

@@ -4,6 +4,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -12,11 +13,11 @@ const keepOnCommandEnd = "keep"
 
 // runCommand waits for the end of the primary's own command, which runs as long as the sandbox does.
 func (s *sandbox) runCommand(c actor.Context) {
-	if !s.state.Up() || s.state.CommandEnded || s.execs[CommandID] != nil || len(s.entry.spec.GetCommand()) == 0 {
+	if !s.state.Up() || s.state.CommandEnded || s.execs[runtime.CommandID] != nil || len(s.entry.spec.GetCommand()) == 0 {
 		return
 	}
 	s.entry.crashed.Store(false)
-	s.runExec(c, &agboxv1.CreateExecRequest{SandboxId: s.entry.id, ExecId: CommandID, Command: s.entry.spec.Command})
+	s.runExec(c, &agboxv1.CreateExecRequest{SandboxId: s.entry.id, ExecId: runtime.CommandID, Command: s.entry.spec.Command})
 }
 
 // commandEnded records the end, or has the sandbox halted first when that is its failure: then no exec runs any more

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -29,7 +30,7 @@ type (
 	// execEnded tells the sandbox how the command ended.
 	execEnded struct {
 		execID string
-		result lifecycle.ExecResult
+		result runtime.ExecResult
 	}
 )
 
@@ -59,7 +60,7 @@ func (x *exec) start(sandbox *actor.PID) {
 	})
 }
 
-func (x *exec) run(ctx context.Context) (result lifecycle.ExecResult, err error) {
+func (x *exec) run(ctx context.Context) (result runtime.ExecResult, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = x.system.panicked("exec", x.request.ExecId, reason)
@@ -91,7 +92,7 @@ func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest,
 	r := newRequest(lifecycle.StartExec{ExecID: exec.ExecId})
 	r.exec, r.requestID = exec, requestID
 	_, err = s.request(ctx, e, r)
-	if err == nil || errors.Is(err, ErrOutcomeUnknown) {
+	if err == nil || errors.Is(err, runtime.ErrOutcomeUnknown) {
 		return err
 	}
 	// Also where the sandbox is not READY any more: the first try may have been accepted before that.
@@ -105,7 +106,7 @@ func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest,
 }
 
 // CancelExec has a running command ended; its end is told by the log. It fails with ErrExecNotFound or
-// ErrExecTerminal.
+// runtime.ErrExecTerminal.
 func (s *System) CancelExec(ctx context.Context, execID string) error {
 	if s.closing.Load() {
 		return ErrShuttingDown
@@ -120,13 +121,13 @@ func (s *System) CancelExec(ctx context.Context, execID string) error {
 	}
 	_, err = s.request(ctx, e, newRequest(lifecycle.CancelExec{ExecID: execID}))
 	if errors.Is(err, lifecycle.ErrExecNotRunning) {
-		return fmt.Errorf("%w: %s", ErrExecTerminal, execID)
+		return fmt.Errorf("%w: %s", runtime.ErrExecTerminal, execID)
 	}
 	return err
 }
 
-// SignalExec sends a signal to a running command's own process. It fails with ErrExecNotFound, ErrExecTerminal,
-// ErrExecNotStarted, a *lifecycle.Refusal for a sandbox that is frozen, or ErrOutcomeUnknown; then the signal may have
+// SignalExec sends a signal to a running command's own process. It fails with ErrExecNotFound, runtime.ErrExecTerminal,
+// runtime.ErrExecNotStarted, a *lifecycle.Refusal for a sandbox that is frozen, or runtime.ErrOutcomeUnknown; then the signal may have
 // been sent.
 func (s *System) SignalExec(ctx context.Context, execID string, signal int) error {
 	if s.closing.Load() {
@@ -141,7 +142,7 @@ func (s *System) SignalExec(ctx context.Context, execID string, signal int) erro
 		return err
 	}
 	if _, running := view.State.Running[execID]; !running {
-		return fmt.Errorf("%w: %s", ErrExecTerminal, execID)
+		return fmt.Errorf("%w: %s", runtime.ErrExecTerminal, execID)
 	}
 	if view.State.Phase == lifecycle.Paused {
 		return lifecycle.NotReady(view.State)

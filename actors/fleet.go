@@ -5,15 +5,6 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Engine is what the runtime runs on, and how much of its network pool is in use.
-type Engine struct {
-	Version, APIVersion, OS, StorageDriver string
-	// Pool is the range that sandbox networks come from; one subnet of it is one sandbox. Used counts those that
-	// something else on the host occupies, too.
-	Pool                      string
-	SubnetsUsed, SubnetsTotal uint32
-}
-
 // Spec returns what the sandbox was asked to be, which never changes; found is false for one that there is not, or whose
 // history was purged. It reads nothing but memory. A sandbox is found here before its first event is recorded.
 func (s *System) Spec(id string) (spec *agboxv1.CreateSpec, found bool) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -275,9 +276,9 @@ func TestRestartIsStopped(t *testing.T) {
 func TestCommandThatEndsWellIsNotRestarted(t *testing.T) {
 	for code, want := range map[int32]string{0: "FAILED", 3: "RESTARTING"} {
 		inWorld(t, func(t *testing.T, w *world) {
-			ended := lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: code}
+			ended := runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: code}
 			ends := make(chan struct{})
-			w.runtime.Run = func(ctx context.Context, r *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+			w.runtime.Run = func(ctx context.Context, r *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
 				<-ends
 				w.runtime.Record(r.ExecId, ended)
 				return ended, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -29,12 +30,12 @@ type operationEnded struct {
 	kind  lifecycle.Operation
 	err   error
 	// results are the ends of execs that are on disk, read after the operation.
-	results map[string]lifecycle.ExecResult
+	results map[string]runtime.ExecResult
 	// command is the end of the primary's own command, if that is on disk.
-	command *lifecycle.ExecResult
+	command *runtime.ExecResult
 	// seen is what an observation found.
-	seen    Observation
-	started Started
+	seen    runtime.Observation
+	started runtime.Started
 }
 
 // progressed is an operation's progress.
@@ -74,21 +75,21 @@ func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *o
 		}
 		s.actors.Root.Send(pid, ended)
 	}()
-	told := map[lifecycle.Command]bool{}
+	told := map[runtime.Progress]bool{}
 	var telling sync.Mutex
 	ended.err = s.persistently(ctx, func() error {
-		return s.operate(ctx, e, ended, func(c lifecycle.Command) {
+		return s.operate(ctx, e, ended, func(p runtime.Progress) {
 			telling.Lock()
-			known := told[c] // by an earlier try
-			told[c] = true
+			known := told[p] // by an earlier try
+			told[p] = true
 			telling.Unlock()
 			if !known {
-				s.actors.Root.Send(pid, &progressed{token: ended.token, command: c})
+				s.actors.Root.Send(pid, &progressed{token: ended.token, command: lifecycle.Progressed(p)})
 			}
 		})
 	})
 	ended.results = s.recordedResults(e)
-	if result, found := s.runtime.ExecRecord(e.id, CommandID); found && len(e.spec.GetCommand()) > 0 {
+	if result, found := s.runtime.ExecRecord(e.id, runtime.CommandID); found && len(e.spec.GetCommand()) > 0 {
 		ended.command = &result
 	}
 }
@@ -117,7 +118,7 @@ func (s *System) persistently(ctx context.Context, do func() error) error {
 	wait := newBackoff()
 	for {
 		err := do()
-		if err == nil || !errors.Is(err, ErrUnreachable) || ctx.Err() != nil {
+		if err == nil || !errors.Is(err, runtime.ErrUnreachable) || ctx.Err() != nil {
 			return err
 		}
 		delay := wait.NextBackOff()
@@ -130,7 +131,7 @@ func (s *System) persistently(ctx context.Context, do func() error) error {
 	}
 }
 
-func (s *System) operate(ctx context.Context, e *entry, ended *operationEnded, report func(lifecycle.Command)) (err error) {
+func (s *System) operate(ctx context.Context, e *entry, ended *operationEnded, report func(runtime.Progress)) (err error) {
 	switch ended.kind {
 	case lifecycle.Creating:
 		ended.started, err = s.runtime.Create(ctx, e.id, e.spec, report)
@@ -175,8 +176,8 @@ func (s *System) remove(ctx context.Context, e *entry) error {
 }
 
 // recordedResults reads the ends of the execs that the log still has as running.
-func (s *System) recordedResults(e *entry) map[string]lifecycle.ExecResult {
-	results := map[string]lifecycle.ExecResult{}
+func (s *System) recordedResults(e *entry) map[string]runtime.ExecResult {
+	results := map[string]runtime.ExecResult{}
 	for id := range e.state.Load().Running {
 		if result, found := s.runtime.ExecRecord(e.id, id); found {
 			results[id] = result
@@ -187,18 +188,18 @@ func (s *System) recordedResults(e *entry) map[string]lifecycle.ExecResult {
 
 func failure(kind lifecycle.Operation, err error) lifecycle.OperationFailed {
 	failed := lifecycle.OperationFailed{Operation: kind, Message: err.Error()}
-	if coded, ok := errors.AsType[CodedError](err); ok {
+	if coded, ok := errors.AsType[runtime.CodedError](err); ok {
 		failed.Code = coded.ErrorCode()
 	}
 	return failed
 }
 
 // execLost is the result of an exec that the runtime could not tell about.
-func execLost(err error) lifecycle.ExecResult {
-	result := lifecycle.ExecResult{
+func execLost(err error) runtime.ExecResult {
+	result := runtime.ExecResult{
 		State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: lifecycle.CodeExecResultLost, Message: err.Error(),
 	}
-	if coded, ok := errors.AsType[CodedError](err); ok {
+	if coded, ok := errors.AsType[runtime.CodedError](err); ok {
 		result.Code = coded.ErrorCode()
 	}
 	return result

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 )
 
@@ -54,7 +55,7 @@ type orphans struct {
 }
 
 // remove removes what is due and returns when it has to look again, zero for never.
-func (o *orphans) remove(ctx context.Context, inventory Inventory) (next time.Time, err error) {
+func (o *orphans) remove(ctx context.Context, inventory runtime.Inventory) (next time.Time, err error) {
 	s, now := o.system, o.system.now()
 	left := s.leftovers(inventory)
 	origins, err := s.db.Origins(left)
@@ -105,7 +106,7 @@ func (o *orphans) remove(ctx context.Context, inventory Inventory) (next time.Ti
 }
 
 // leftovers are the ids of which nothing should be in the runtime, or on disk.
-func (s *System) leftovers(inventory Inventory) []string {
+func (s *System) leftovers(inventory runtime.Inventory) []string {
 	left := map[string]bool{}
 	for id := range inventory.Objects {
 		if s.orphan(id) {

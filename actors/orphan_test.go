@@ -13,6 +13,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -86,7 +87,7 @@ func TestTakeIn(t *testing.T) {
 		w.runtime.Orphans = map[string]bool{"known": true, "running": true, "stopped": true, "broken": true}
 		w.runtime.Histories = []string{"known", "running", "logs"}
 		born := time.Now().Add(-time.Hour)
-		w.runtime.Described = map[string]actors.Found{
+		w.runtime.Described = map[string]runtime.Found{
 			"running": {Phase: lifecycle.Ready, CreatedAt: born, Spec: &agboxv1.CreateSpec{Image: "image-1",
 				OptionalServices: []*agboxv1.ServiceSpec{{Name: "db"}}}},
 			"stopped": {Phase: lifecycle.Stopped},
@@ -95,7 +96,7 @@ func TestTakeIn(t *testing.T) {
 		}
 		w.runtime.Execs = map[string][]string{"known": {"exec-1", "exec-2"}, "running": {"ended", "runs"}, "stopped": {"lost"}, "logs": {"long-ago"}}
 		for _, id := range []string{"exec-2", "ended", "long-ago"} {
-			w.runtime.Record(id, lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 7})
+			w.runtime.Record(id, runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 7})
 		}
 		w.config.Adopt = true
 		w.start()

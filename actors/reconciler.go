@@ -9,6 +9,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
 // reconciler is /reconciler: it compares all that the runtime has with what the logs say, at start and after each
@@ -79,7 +80,7 @@ func (r *reconciler) Receive(c actor.Context) {
 
 // reconcile has every sandbox look whose primary should run and does not, and removes what no log knows.
 func (s *System) reconcile(ctx context.Context, orphans *orphans) (next time.Time, err error) {
-	var inventory Inventory
+	var inventory runtime.Inventory
 	err = s.persistently(ctx, func() error {
 		var err error
 		inventory, err = s.runtime.Inventory(ctx)

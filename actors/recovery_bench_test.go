@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
 	"testing"
 	"time"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -50,8 +51,8 @@ func BenchmarkRecovery(b *testing.B) {
 		if _, err := system.Sandboxes(func(*agboxv1.CreateSpec) bool { return true }); err != nil {
 			b.Fatal(err)
 		}
-		var memory runtime.MemStats
-		runtime.ReadMemStats(&memory)
+		var memory goruntime.MemStats
+		goruntime.ReadMemStats(&memory)
 		b.ReportMetric(float64(memory.Sys)/(1<<20), "MB-of-the-system")
 		system.Shutdown(context.Background())
 		db.Close()
@@ -82,7 +83,7 @@ func fill(b *testing.B, db *persist.DB, id string, n int) {
 	for i := 0; len(entries) < n-2; i++ {
 		exec := fmt.Sprintf("%s-exec-%d", id, i)
 		take(lifecycle.StartExec{ExecID: exec}, persist.Entry{StartExec: &agboxv1.CreateExecRequest{SandboxId: id, ExecId: exec, Command: []string{"true"}}})
-		take(lifecycle.ExecEnded{ExecID: exec, Result: lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, Started: at, Ended: at}}, persist.Entry{})
+		take(lifecycle.ExecEnded{ExecID: exec, Result: runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, Started: at, Ended: at}}, persist.Entry{})
 	}
 	take(lifecycle.Stop{}, persist.Entry{})
 	take(lifecycle.OperationDone{Operation: lifecycle.Stopping}, persist.Entry{})

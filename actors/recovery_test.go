@@ -14,6 +14,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -35,7 +36,7 @@ func TestCrash(t *testing.T) {
 		w.runtime.Run = w.runtime.UntilCancelled
 		w.exec("box-1", "exec-1")
 		w.runtime.Recorded = func(string) { panic("boom") }
-		w.runtime.Record("exec-1", lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 4})
+		w.runtime.Record("exec-1", runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 4})
 		if err := w.system.CancelExec(t.Context(), "exec-1"); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +70,7 @@ func TestCrashAnswersTheAsker(t *testing.T) {
 		}()
 		synctest.Wait()
 		w.runtime.Recorded = nil
-		if err := <-asked; err != nil && !errors.Is(err, actors.ErrOutcomeUnknown) {
+		if err := <-asked; err != nil && !errors.Is(err, runtime.ErrOutcomeUnknown) {
 			t.Errorf("the asker hears %v", err)
 		}
 		time.Sleep(time.Second)
@@ -247,7 +248,7 @@ func TestEngineGoesAway(t *testing.T) {
 		var back atomic.Bool
 		w.runtime.Before = func(context.Context, string) error {
 			if !back.Load() {
-				return fmt.Errorf("%w: connection refused", actors.ErrUnreachable)
+				return fmt.Errorf("%w: connection refused", runtime.ErrUnreachable)
 			}
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -41,12 +42,12 @@ func (s *System) waitUntil(ctx context.Context, at time.Time) {
 }
 
 // restart ends what is left of the crashed sandbox, and starts it again.
-func (s *System) restart(ctx context.Context, e *entry, report func(lifecycle.Command)) (Started, error) {
+func (s *System) restart(ctx context.Context, e *entry, report func(runtime.Progress)) (runtime.Started, error) {
 	if err := ctx.Err(); err != nil {
-		return Started{}, err
+		return runtime.Started{}, err
 	}
 	if err := s.runtime.Halt(ctx, e.id); err != nil {
-		return Started{}, err
+		return runtime.Started{}, err
 	}
 	return s.runtime.Resume(ctx, e.id, e.spec, report)
 }

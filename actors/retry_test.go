@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -42,9 +42,9 @@ func TestRecordingBacksOff(t *testing.T) {
 		w.start()
 		w.create("box-1", spec)
 		ended := make(chan struct{})
-		w.runtime.Run = func(context.Context, *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+		w.runtime.Run = func(context.Context, *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
 			<-ended
-			return lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED}, nil
+			return runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED}, nil
 		}
 		w.exec("box-1", "exec-1")
 		// The log takes nothing while another file is in its place.

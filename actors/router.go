@@ -6,9 +6,10 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
-var _ Watcher = (*router)(nil)
+var _ runtime.Watcher = (*router)(nil)
 
 // router is /docker: it turns what the runtime sees end into messages to the sandboxes concerned.
 type router struct {
@@ -25,21 +26,21 @@ func (r *router) Receive(c actor.Context) {
 	})
 }
 
-// Ended implements Watcher.
+// Ended implements runtime.Watcher.
 func (r *router) Ended(sandboxID string) {
 	if e, found := r.system.registry.get(sandboxID); found && e.pid != nil {
 		r.system.actors.Root.Send(e.pid, &containerEnded{})
 	}
 }
 
-// LinkLost implements Watcher.
+// LinkLost implements runtime.Watcher.
 func (r *router) LinkLost(sandboxID, why string) {
 	if e, found := r.system.registry.get(sandboxID); found && e.pid != nil {
 		r.system.actors.Root.Send(e.pid, &linkLost{why})
 	}
 }
 
-// Appeared implements Watcher. An engine finishes what a daemon that died had asked for, also after the next one
+// Appeared implements runtime.Watcher. An engine finishes what a daemon that died had asked for, also after the next one
 // has removed the sandbox.
 func (r *router) Appeared(sandboxID string) {
 	e, found := r.system.registry.get(sandboxID)
@@ -52,7 +53,7 @@ func (r *router) Appeared(sandboxID string) {
 	}
 }
 
-// Missed implements Watcher.
+// Missed implements runtime.Watcher.
 func (r *router) Missed() {
 	r.system.log.Warn("runtime events were missed, comparing the runtime with the log")
 	r.system.tell(nameReconciler, &reconcile{})

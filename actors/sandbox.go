@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -70,7 +71,7 @@ func (s *sandbox) Receive(c actor.Context) {
 			done: func(err error) { m.reply(s.state, err) }})
 		return
 	case *execEnded:
-		if m.execID != CommandID {
+		if m.execID != runtime.CommandID {
 			s.enqueue(c, s.fact(c.Self(), m, lifecycle.ExecEnded{ExecID: m.execID, Result: m.result}))
 			return
 		}
@@ -219,7 +220,7 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 		for name, why := range m.seen.Lost {
 			if s.state.Services[name] == lifecycle.ServiceReady {
 				steps = append(steps, s.fact(c.Self(), m,
-					lifecycle.ServiceReported{Service: name, Code: lifecycle.CodeServiceNotRunning, Message: why}))
+					lifecycle.ServiceReported{Service: name, Code: runtime.CodeServiceNotRunning, Message: why}))
 			}
 		}
 	case m.err != nil:
@@ -292,7 +293,7 @@ func (s *sandbox) act(c actor.Context) {
 func (s *sandbox) runExec(c actor.Context, request *agboxv1.CreateExecRequest) {
 	props := actor.PropsFromProducer(func() actor.Actor { return &exec{system: s.system, request: request} })
 	name := "x-" + request.ExecId
-	if request.ExecId == CommandID { // once in each life of the sandbox
+	if request.ExecId == runtime.CommandID { // once in each life of the sandbox
 		name = fmt.Sprintf("%s-%d", name, s.state.Sequence)
 	}
 	pid, err := c.SpawnNamed(props, name)

@@ -6,6 +6,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -56,7 +57,7 @@ func (s *sandbox) served(c actor.Context, m *served) {
 		failed := failure(lifecycle.NoOperation, m.err)
 		report.Code, report.Message = failed.Code, failed.Message
 		if report.Code == "" {
-			report.Code = lifecycle.CodeServiceFailed
+			report.Code = runtime.CodeServiceFailed
 		}
 	}
 	s.take(c, []*step{s.fact(c.Self(), m, report)})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -75,14 +76,14 @@ func TestOptionalServiceHangs(t *testing.T) {
 
 // TestCommandEnds: the sandbox is halted before anybody hears that it failed, and ends that are on disk by then are told.
 func TestCommandEnds(t *testing.T) {
-	result := lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 3}
+	result := runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 3}
 	for keep, want := range map[string]string{
 		"":     "ACCEPTED PREPARING READY EXEC_STARTED EXEC_CANCELLED COMMAND_ENDED FAILED",
 		"keep": "ACCEPTED PREPARING READY EXEC_STARTED COMMAND_ENDED",
 	} {
 		inWorld(t, func(t *testing.T, w *world) {
 			ends := make(chan struct{})
-			w.runtime.Run = func(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+			w.runtime.Run = func(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
 				if request.ExecId != "_primary" {
 					return w.runtime.UntilCancelled(ctx, request)
 				}
@@ -91,12 +92,12 @@ func TestCommandEnds(t *testing.T) {
 					w.runtime.Record("_primary", result)
 					return result, nil
 				case <-ctx.Done():
-					return lifecycle.ExecResult{}, ctx.Err()
+					return runtime.ExecResult{}, ctx.Err()
 				}
 			}
 			w.runtime.Before = func(_ context.Context, call string) error {
 				if call == "halt box-1" {
-					w.runtime.Record("exec-1", lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_CANCELLED, Signal: 9})
+					w.runtime.Record("exec-1", runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_CANCELLED, Signal: 9})
 				}
 				return nil
 			}
@@ -125,12 +126,12 @@ func TestCommandIsActivity(t *testing.T) {
 		w.config.IdleTTL = time.Minute
 		w.restart()
 		ends := make(chan struct{})
-		w.runtime.Run = func(ctx context.Context, _ *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+		w.runtime.Run = func(ctx context.Context, _ *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
 			select {
 			case <-ends:
-				return lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED}, nil
+				return runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED}, nil
 			case <-ctx.Done():
-				return lifecycle.ExecResult{}, ctx.Err()
+				return runtime.ExecResult{}, ctx.Err()
 			}
 		}
 		w.create("box-1", &agboxv1.CreateSpec{Image: "image", Command: []string{"serve"}, OnCommandEnd: "keep"})

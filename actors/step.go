@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -219,8 +220,8 @@ func (s *sandbox) apply(c actor.Context, st *step) {
 			s.endExec(c, event.GetExec().GetExecId())
 		case agboxv1.EventType_SANDBOX_COMMAND_ENDED, agboxv1.EventType_SANDBOX_STOPPED,
 			agboxv1.EventType_SANDBOX_FAILED, agboxv1.EventType_SANDBOX_DELETED, agboxv1.EventType_SANDBOX_RESTARTING:
-			if s.execs[CommandID] != nil {
-				s.endExec(c, CommandID)
+			if s.execs[runtime.CommandID] != nil {
+				s.endExec(c, runtime.CommandID)
 			}
 		case agboxv1.EventType_SANDBOX_READY:
 			s.runCommand(c)

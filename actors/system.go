@@ -15,7 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
+	goruntime "runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -26,6 +26,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -57,7 +58,7 @@ type Config struct {
 type System struct {
 	config   Config
 	db       *persist.DB
-	runtime  Runtime
+	runtime  runtime.Runtime
 	log      *slog.Logger
 	now      func() time.Time
 	actors   *actor.ActorSystem
@@ -91,7 +92,7 @@ func (s *System) view(e *entry, state lifecycle.State) View {
 }
 
 // Start loads every sandbox from db, has each carry on where its log stands, and follows the runtime.
-func Start(config Config, db *persist.DB, runtime Runtime, log *slog.Logger) (*System, error) {
+func Start(config Config, db *persist.DB, runtime runtime.Runtime, log *slog.Logger) (*System, error) {
 	s := &System{config: config, db: db, runtime: runtime, log: log, ended: make(chan struct{}), now: time.Now}
 	if config.Now != nil {
 		s.now = config.Now
@@ -175,7 +176,7 @@ func (s *System) recover() error {
 // loadAll folds the logs, on all processors.
 func (s *System) loadAll(entries []*entry) error {
 	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
+	group.SetLimit(goruntime.GOMAXPROCS(0))
 	for i, e := range entries {
 		group.Go(func() error {
 			if _, err := e.load(s.db); err != nil || i%letGoEvery != 0 {
@@ -197,7 +198,7 @@ func (s *System) adopt(e *entry) {
 }
 
 // Create accepts a sandbox. The spec must be valid and complete, and is kept. It fails with ErrSandboxIDTaken,
-// ErrConflict, or an error of persist; then nothing was created. A caller who does not know what became of an
+// runtime.ErrConflict, or an error of persist; then nothing was created. A caller who does not know what became of an
 // earlier try repeats it with a requestID: then the same id and spec are that try, and no error.
 func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec, requestID string) (View, error) {
 	if s.closing.Load() {
@@ -239,7 +240,7 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 
 // undoCreate leaves nothing of a create that failed. It returns err for the caller.
 func (s *System) undoCreate(e *entry, err error) error {
-	if err == nil || errors.Is(err, ErrOutcomeUnknown) && !s.neverRecorded(e.id, err) {
+	if err == nil || errors.Is(err, runtime.ErrOutcomeUnknown) && !s.neverRecorded(e.id, err) {
 		return err
 	}
 	s.discard(e)

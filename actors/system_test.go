@@ -17,6 +17,7 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -190,7 +191,7 @@ func TestRefusals(t *testing.T) {
 			"exec while stopping": {func() error {
 				return w.system.StartExec(ctx, &agboxv1.CreateExecRequest{SandboxId: "box-1", ExecId: "exec-2"}, "")
 			}, lifecycle.ErrNotReady},
-			"cancel of ended exec": {func() error { return w.system.CancelExec(ctx, "exec-1") }, actors.ErrExecTerminal},
+			"cancel of ended exec": {func() error { return w.system.CancelExec(ctx, "exec-1") }, runtime.ErrExecTerminal},
 			"cancel of no exec":    {func() error { return w.system.CancelExec(ctx, "exec-9") }, actors.ErrExecNotFound},
 		} {
 			if err := refused.err(); !errors.Is(err, refused.want) {
@@ -321,12 +322,12 @@ func TestPrimaryDies(t *testing.T) {
 		w.exec("box-1", "exec-1")
 		w.exec("box-1", "exec-2")
 		// One of them had ended, and said so on disk, before the container went.
-		w.runtime.Record("exec-2", lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 5})
+		w.runtime.Record("exec-2", runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 5})
 		w.runtime.Die("box-1")
 		synctest.Wait()
 		w.expect("box-1", "ACCEPTED PREPARING READY EXEC_STARTED EXEC_STARTED EXEC_FINISHED EXEC_FAILED FAILED")
 		view, _ := w.system.Sandbox("box-1")
-		if view.State.ErrorCode != lifecycle.CodeContainerNotRunning || !strings.Contains(view.State.ErrorMessage, "137") {
+		if view.State.ErrorCode != runtime.CodeContainerNotRunning || !strings.Contains(view.State.ErrorMessage, "137") {
 			t.Errorf("the sandbox is %+v", view.State)
 		}
 		if exec, _ := w.db.Exec("box-1", "exec-2"); exec.End.GetExec().GetExitCode() != 5 {

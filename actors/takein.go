@@ -6,23 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
-
-// Found is a sandbox as the runtime alone tells it.
-type Found struct {
-	// Spec is what it was asked to be, as far as that shows.
-	Spec *agboxv1.CreateSpec
-	// Phase is READY, PAUSED, STOPPED, or FAILED with a Code and a Message; None where nothing is left of it but its logs.
-	Phase         lifecycle.Phase
-	Code, Message string
-	CreatedAt     time.Time
-	Ports         []*agboxv1.PublishedPort
-}
 
 // ErrOrphanCount: there are more or fewer sandboxes to be removed than was said.
 var ErrOrphanCount = errors.New("actors: not as many sandboxes as was said")
@@ -55,7 +44,7 @@ func (s *System) settleOrphans(ctx context.Context) error {
 }
 
 // strange are the ids of sandboxes that were never accepted here, in order.
-func (s *System) strange(inventory Inventory) ([]string, error) {
+func (s *System) strange(inventory runtime.Inventory) ([]string, error) {
 	left := s.leftovers(inventory)
 	origins, err := s.db.Origins(left)
 	return slices.DeleteFunc(left, func(id string) bool { return origins[id] != persist.Unknown }), err
@@ -85,14 +74,14 @@ func (s *System) takeIn(ctx context.Context, strange []string) error {
 	return nil
 }
 
-func (s *System) takeInSandbox(ctx context.Context, id string, found Found) error {
+func (s *System) takeInSandbox(ctx context.Context, id string, found runtime.Found) error {
 	command := lifecycle.Recover{Phase: found.Phase, Code: found.Code, Message: found.Message, CreatedAt: found.CreatedAt, Ports: found.Ports}
 	for _, service := range found.Spec.GetOptionalServices() {
 		command.Services = append(command.Services, service.Name)
 	}
 	gone := found.Phase == lifecycle.None
 	if gone {
-		command.Phase, command.Code, command.Message = lifecycle.Failed, lifecycle.CodeContainerNotRunning, "nothing is left of it but its logs"
+		command.Phase, command.Code, command.Message = lifecycle.Failed, runtime.CodeContainerNotRunning, "nothing is left of it but its logs"
 	}
 	e := newEntry(id, found.Spec)
 	e.state.Store(&lifecycle.State{SandboxID: id})

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/dockertest"
@@ -25,7 +25,7 @@ func TestAttachFailsHere(t *testing.T) {
 	request := &agboxv1.CreateExecRequest{SandboxId: id, ExecId: "exec-1",
 		Command: []string{"sh", "-c", "mkfifo /tmp/gate; echo begun; cat /tmp/gate; exit 7"}}
 	type end struct {
-		result lifecycle.ExecResult
+		result runtime.ExecResult
 		err    error
 	}
 	run := func(ctx context.Context, d *dockerrt.Docker) <-chan end {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/execlog"
 	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -24,7 +24,7 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 		return ctx.Err()
 	}
 	defer step(ctx, "started", "container %s", primaryName(sandboxID))(&err)
-	if err := os.Remove(d.layout.result(sandboxID, actors.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(d.layout.result(sandboxID, runtime.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if link.bridge != nil {
@@ -61,7 +61,7 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, command bool) (err error) {
 	began, what := time.Now(), "entrypoint"
 	defer func() { stepped(ctx, began, err, "done", "%s", what) }()
-	stdout, stderr, err := d.openOutputs(sandboxID, actors.CommandID)
+	stdout, stderr, err := d.openOutputs(sandboxID, runtime.CommandID)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 	}
 	var record *os.File
 	if command {
-		if record, err = d.layout.openRecord(sandboxID, actors.CommandID); err != nil {
+		if record, err = d.layout.openRecord(sandboxID, runtime.CommandID); err != nil {
 			return err
 		}
 		defer record.Close()
@@ -104,17 +104,17 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 			}
 			if err == nil && status.State == protocol.BootExited && command {
 				return coded("SANDBOX_COMMAND_FAILED", "the command did not start: the exit code is %d; output: %s",
-					status.ExitCode, d.outputTail(sandboxID, actors.CommandID, life))
+					status.ExitCode, d.outputTail(sandboxID, runtime.CommandID, life))
 			}
 			if err == nil && status.State == protocol.BootExited {
 				tell(ctx, "the image's entrypoint ended by itself with exit code %d, signal %d; its output: %s",
-					status.ExitCode, status.Signal, told(ctx, d.outputTail(sandboxID, actors.CommandID, life)))
+					status.ExitCode, status.Signal, told(ctx, d.outputTail(sandboxID, runtime.CommandID, life)))
 				d.log.Info("the image's entrypoint ended by itself", "sandbox_id", sandboxID,
 					"exit_code", status.ExitCode, "signal", status.Signal)
 			}
 			if errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("the image's entrypoint did not hand over within %s: it should end in exec \"$@\"; its output: %s",
-					entrypointTimeout, d.outputTail(sandboxID, actors.CommandID, life))
+					entrypointTimeout, d.outputTail(sandboxID, runtime.CommandID, life))
 			}
 			return err
 		case wait := <-exited:

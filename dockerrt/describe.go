@@ -17,22 +17,21 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Describe implements actors.Runtime. What a container does not tell is left out: deadlines, a lease, hooks, copies, and which
+// Describe implements runtime.Runtime. What a container does not tell is left out: deadlines, a lease, hooks, copies, and which
 // services the sandbox cannot be without.
-func (d *Docker) Describe(ctx context.Context, sandboxID string) (actors.Found, error) {
+func (d *Docker) Describe(ctx context.Context, sandboxID string) (runtime.Found, error) {
 	found, err := d.describe(ctx, sandboxID)
 	return found, reached(err)
 }
 
-func (d *Docker) describe(ctx context.Context, sandboxID string) (actors.Found, error) {
+func (d *Docker) describe(ctx context.Context, sandboxID string) (runtime.Found, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	found := actors.Found{Spec: &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)}, CreatedAt: d.layout.since(sandboxID)}
+	found := runtime.Found{Spec: &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)}, CreatedAt: d.layout.since(sandboxID)}
 	containers, err := d.containers(ctx, sandboxID, true)
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: %w", err)
@@ -69,19 +68,19 @@ func (d *Docker) describe(ctx context.Context, sandboxID string) (actors.Found, 
 	}
 	slices.SortFunc(found.Spec.OptionalServices, func(a, b *agboxv1.ServiceSpec) int { return cmp.Compare(a.Name, b.Name) })
 	if !primary && len(containers)+len(networks) > 0 {
-		found.Phase, found.Code = lifecycle.Failed, "SANDBOX_RUNTIME_CORRUPT"
+		found.Phase, found.Code = agboxv1.SandboxState_SANDBOX_STATE_FAILED, "SANDBOX_RUNTIME_CORRUPT"
 		found.Message = fmt.Sprintf("its container %s is missing: delete the sandbox and create it again", primaryName(sandboxID))
 	}
 	return found, nil
 }
 
-func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c container.InspectResponse, found *actors.Found) (err error) {
-	found.Phase = lifecycle.Stopped
+func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c container.InspectResponse, found *runtime.Found) (err error) {
+	found.Phase = agboxv1.SandboxState_SANDBOX_STATE_STOPPED
 	switch {
 	case c.State.Paused:
-		found.Phase = lifecycle.Paused
+		found.Phase = agboxv1.SandboxState_SANDBOX_STATE_PAUSED
 	case c.State.Running:
-		found.Phase = lifecycle.Ready
+		found.Phase = agboxv1.SandboxState_SANDBOX_STATE_READY
 	}
 	if at, err := time.Parse(time.RFC3339Nano, c.Created); err == nil {
 		found.CreatedAt = at
@@ -113,7 +112,7 @@ func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c contai
 		}
 	}
 	slices.SortFunc(spec.Ports, func(a, b *agboxv1.PortSpec) int { return cmp.Compare(a.ContainerPort, b.ContainerPort) })
-	if found.Phase != lifecycle.Stopped {
+	if found.Phase != agboxv1.SandboxState_SANDBOX_STATE_STOPPED {
 		found.Ports, err = d.publishedPorts(ctx, sandboxID, spec)
 	}
 	return err
@@ -205,7 +204,7 @@ func (d *Docker) imageName(ctx context.Context, id string) string {
 	return id
 }
 
-// ExecIDs implements actors.Runtime.
+// ExecIDs implements runtime.Runtime.
 func (d *Docker) ExecIDs(sandboxID string) ([]string, error) {
 	ids := map[string]bool{}
 	for _, dir := range []string{d.layout.results(sandboxID), d.layout.logs(sandboxID)} {
@@ -223,7 +222,7 @@ func (d *Docker) ExecIDs(sandboxID string) ([]string, error) {
 	return slices.Sorted(maps.Keys(ids)), nil
 }
 
-// ForgetExec implements actors.Runtime.
+// ForgetExec implements runtime.Runtime.
 func (d *Docker) ForgetExec(sandboxID, execID string) error {
 	return d.layout.removeExec(sandboxID, execID)
 }

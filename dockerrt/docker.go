@@ -14,7 +14,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	"github.com/agbox-dev/agbox/hostpath"
 )
@@ -97,10 +97,15 @@ type Docker struct {
 	close         context.CancelFunc
 }
 
-var _ actors.Runtime = (*Docker)(nil)
+var _ interface {
+	runtime.Runtime
+	runtime.Host
+	runtime.Snapshots
+	runtime.Input
+} = (*Docker)(nil)
 
 // New connects to the engine, negotiates the API version (20.10 and newer are served) and learns which subnets
-// are taken. It fails with actors.ErrUnreachable when no engine answers, saying what to do. Close it after use.
+// are taken. It fails with runtime.ErrUnreachable when no engine answers, saying what to do. Close it after use.
 func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) {
 	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
 	if config.Host != "" {
@@ -132,10 +137,10 @@ func (d *Docker) connect(ctx context.Context) error {
 	if _, err := d.api.Ping(ctx); forbidden(err) {
 		return fmt.Errorf("%w at %s: it may be running, but this user may not use it: %w: add the user to the group that owns the socket "+
 			"(for Docker's own: usermod -aG docker USER, the group docker, and log in again), or name another engine with DOCKER_HOST",
-			actors.ErrUnreachable, d.api.DaemonHost(), err)
+			runtime.ErrUnreachable, d.api.DaemonHost(), err)
 	} else if err != nil {
 		return fmt.Errorf("%w at %s: %w: start it (systemctl start docker, or dockerd), or name another with DOCKER_HOST",
-			actors.ErrUnreachable, d.api.DaemonHost(), err)
+			runtime.ErrUnreachable, d.api.DaemonHost(), err)
 	}
 	err := d.chooseTransport(ctx)
 	if err != nil {

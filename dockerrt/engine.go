@@ -6,11 +6,11 @@ import (
 	"net/netip"
 	"os"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
-// Engine implements actors.Runtime.
-func (d *Docker) Engine(ctx context.Context) (actors.Engine, error) {
+// Engine implements runtime.Runtime.
+func (d *Docker) Engine(ctx context.Context) (runtime.Engine, error) {
 	engine, err := d.engine(ctx)
 	return engine, reached(err)
 }
@@ -24,15 +24,15 @@ func (d *Docker) Disks() []string {
 	return disks
 }
 
-func (d *Docker) engine(ctx context.Context) (actors.Engine, error) {
+func (d *Docker) engine(ctx context.Context) (runtime.Engine, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	info, err := d.api.Info(ctx)
 	if err != nil {
-		return actors.Engine{}, fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err)
+		return runtime.Engine{}, fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err)
 	}
 	used, total := d.subnets.census()
-	return actors.Engine{
+	return runtime.Engine{
 		Version: info.ServerVersion, APIVersion: d.api.ClientVersion(), OS: info.OperatingSystem, StorageDriver: info.Driver,
 		Pool: d.subnets.pool.String(), SubnetsUsed: used, SubnetsTotal: total,
 	}, nil

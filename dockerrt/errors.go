@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/client"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
 var (
@@ -36,15 +36,15 @@ func coded(code, format string, args ...any) error {
 func isNotFound(err error) bool { return errdefs.IsNotFound(err) }
 func isConflict(err error) bool { return errdefs.IsConflict(err) }
 
-// reached marks an error that means that the engine went away, or never was there, as actors.ErrUnreachable: the
+// reached marks an error that means that the engine went away, or never was there, as runtime.ErrUnreachable: the
 // call may be made again. Everything the engine itself said stays as it is.
 func reached(err error) error {
-	if err == nil || errors.Is(err, actors.ErrUnreachable) {
+	if err == nil || errors.Is(err, runtime.ErrUnreachable) {
 		return err
 	}
 	_, broken := errors.AsType[*net.OpError](err)
 	if broken || client.IsErrConnectionFailed(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: %w", actors.ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", runtime.ErrUnreachable, err)
 	}
 	return err
 }

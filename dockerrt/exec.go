@@ -13,15 +13,14 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Exec implements actors.Runtime.
-func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+// Exec implements runtime.Runtime.
+func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
 	sandboxID, execID := request.SandboxId, request.ExecId
 	// A command for which the file of its result was made may run: what this process lacks, such as a descriptor, is no end of it.
 	asked := d.layout.recorded(sandboxID, execID)
@@ -44,14 +43,14 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 		return recorded, nil
 	}
 	if errors.Is(err, link.ErrTooOld) {
-		return lifecycle.ExecResult{}, notStarted(err)
+		return runtime.ExecResult{}, notStarted(err)
 	}
 	if errors.Is(err, link.ErrClosed) {
 		// The sandbox is being stopped or removed, and whoever does that tells the end of its commands.
 		<-ctx.Done()
-		return lifecycle.ExecResult{}, ctx.Err()
+		return runtime.ExecResult{}, ctx.Err()
 	}
-	return lifecycle.ExecResult{}, err
+	return runtime.ExecResult{}, err
 }
 
 // lastAttempt is the longest time between two attempts to attach to a command.
@@ -155,7 +154,7 @@ func size(tty *agboxv1.TerminalSize) *protocol.Size {
 }
 
 func notStarted(err error) error {
-	return coded(lifecycle.CodeExecStartFailed, "the command was not started: %w", err)
+	return coded(runtime.CodeExecStartFailed, "the command was not started: %w", err)
 }
 
 func environ(envs map[string]string) []string {
@@ -190,8 +189,8 @@ func (d *Docker) openIndex(request *agboxv1.CreateExecRequest) (*os.File, error)
 }
 
 // outcome is what agbox-init's result means to callers.
-func outcome(r protocol.Result) lifecycle.ExecResult {
-	result := lifecycle.ExecResult{
+func outcome(r protocol.Result) runtime.ExecResult {
+	result := runtime.ExecResult{
 		State:    agboxv1.ExecState_EXEC_STATE_FINISHED,
 		ExitCode: int32(r.ExitCode), Signal: int32(r.Signal),
 		Code: r.ErrorCode, Message: r.ErrorMessage,
@@ -244,13 +243,13 @@ func (d *Docker) record(sandboxID, execID string) (protocol.Result, bool) {
 	return protocol.ParseRecord(data)
 }
 
-// ExecRecord implements actors.Runtime.
-func (d *Docker) ExecRecord(sandboxID, execID string) (lifecycle.ExecResult, bool) {
+// ExecRecord implements runtime.Runtime.
+func (d *Docker) ExecRecord(sandboxID, execID string) (runtime.ExecResult, bool) {
 	result, found := d.record(sandboxID, execID)
 	return outcome(result), found
 }
 
-// ExecRecorded implements actors.Runtime.
+// ExecRecorded implements runtime.Runtime.
 func (d *Docker) ExecRecorded(sandboxID, execID string) {
 	guest := d.links.find(sandboxID)
 	if guest != nil {
@@ -263,7 +262,7 @@ func (d *Docker) ExecRecorded(sandboxID, execID string) {
 	}
 }
 
-// CancelExec implements actors.Runtime.
+// CancelExec implements runtime.Runtime.
 func (d *Docker) CancelExec(ctx context.Context, sandboxID, execID string) error {
 	guest, err := d.booted(sandboxID)
 	if err != nil {
@@ -272,7 +271,7 @@ func (d *Docker) CancelExec(ctx context.Context, sandboxID, execID string) error
 	return guest.Cancel(ctx, execID, d.config.StopGrace)
 }
 
-// SignalExec implements actors.Runtime.
+// SignalExec implements runtime.Runtime.
 func (d *Docker) SignalExec(ctx context.Context, sandboxID, execID string, signal int) error {
 	guest, err := d.booted(sandboxID)
 	if err != nil {
@@ -287,16 +286,16 @@ func (d *Docker) SignalExec(ctx context.Context, sandboxID, execID string, signa
 func notRunning(err error, execID string) error {
 	switch {
 	case errors.Is(err, link.ErrExecEnded):
-		return fmt.Errorf("%w: %s", actors.ErrExecTerminal, execID)
+		return fmt.Errorf("%w: %s", runtime.ErrExecTerminal, execID)
 	case errors.Is(err, link.ErrExecUnknown):
-		return fmt.Errorf("%w: %s was not started yet", actors.ErrExecNotStarted, execID)
+		return fmt.Errorf("%w: %s was not started yet", runtime.ErrExecNotStarted, execID)
 	case errors.Is(err, link.ErrSignalUnknown):
-		return fmt.Errorf("%w: %w", actors.ErrOutcomeUnknown, err)
+		return fmt.Errorf("%w: %w", runtime.ErrOutcomeUnknown, err)
 	}
 	return err
 }
 
-// ExecLogs implements actors.Runtime.
+// ExecLogs implements runtime.Runtime.
 func (d *Docker) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
 	return d.layout.log(sandboxID, execID, "stdout"), d.layout.log(sandboxID, execID, "stderr")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/dockertest"
@@ -65,7 +65,7 @@ func TestSubnetTakenMeanwhile(t *testing.T) {
 		t.Errorf("the first network is on %s", got)
 	}
 	_, err = d.Create(ctx, two, spec, ignore)
-	coded, ok := errors.AsType[actors.CodedError](err)
+	coded, ok := errors.AsType[runtime.CodedError](err)
 	if !errors.Is(err, dockerrt.ErrPoolExhausted) || !ok || coded.ErrorCode() != "NETWORK_POOL_EXHAUSTED" {
 		t.Errorf("without a free subnet the create says %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"runtime"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +19,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/dockertest"
@@ -31,7 +31,7 @@ func withoutNetAdmin(t *testing.T, f func() error) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread()
+		goruntime.LockOSThread()
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var data [2]unix.CapUserData
 		err := unix.Capget(&header, &data[0])
@@ -133,7 +133,7 @@ func (a audits) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func code(err error) string {
-	if coded, ok := errors.AsType[actors.CodedError](err); ok {
+	if coded, ok := errors.AsType[runtime.CodedError](err); ok {
 		return coded.ErrorCode()
 	}
 	return ""

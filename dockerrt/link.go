@@ -7,7 +7,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/guest/link"
 )
 
@@ -16,7 +16,7 @@ type links struct {
 	mu   sync.Mutex
 	open map[string]*sandboxLink
 	// watcher hears of links that are lost, once there is one; until then they are in lost.
-	watcher actors.Watcher
+	watcher runtime.Watcher
 	lost    map[string]string
 	// removed are the sandboxes that get no link any more: whoever comes late would leave a directory behind.
 	removed map[string]bool
@@ -186,7 +186,7 @@ func (l *links) report(sandboxID, why string) {
 }
 
 // watch has the watcher hear of links that are lost, those of before included.
-func (l *links) watch(watcher actors.Watcher) {
+func (l *links) watch(watcher runtime.Watcher) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watcher = watcher

@@ -22,8 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/dockertest"
@@ -57,7 +56,7 @@ func reopen(t *testing.T, instance, dir string) *dockerrt.Docker {
 	return d
 }
 
-func ignore(lifecycle.Command) {}
+func ignore(runtime.Progress) {}
 
 // TestObjects: labels, names and places are the contract's, a second daemon on the same engine sees nothing of them,
 // and a removal leaves nothing but the history.
@@ -118,7 +117,7 @@ func TestObjects(t *testing.T) {
 	if err := other.Remove(ctx, id); err != nil {
 		t.Errorf("another daemon's removal: %v", err)
 	}
-	if err := other.Conflict(ctx, id); !errors.Is(err, actors.ErrConflict) {
+	if err := other.Conflict(ctx, id); !errors.Is(err, runtime.ErrConflict) {
 		t.Errorf("another daemon sees no conflict: %v", err)
 	}
 	if found, err := d.Inventory(ctx); err != nil || !found.Running[id] || len(found.Histories) != 1 {
@@ -129,13 +128,13 @@ func TestObjects(t *testing.T) {
 	}
 
 	described, err := d.Describe(ctx, id)
-	if err != nil || described.Phase != lifecycle.Ready || time.Since(described.CreatedAt) > time.Hour || len(described.Ports) != 1 {
+	if err != nil || described.Phase != agboxv1.SandboxState_SANDBOX_STATE_READY || time.Since(described.CreatedAt) > time.Hour || len(described.Ports) != 1 {
 		t.Errorf("it is described as %v, %v", described, err)
 	}
 	if !proto.Equal(described.Spec, spec) {
 		t.Errorf("what it was asked to be is put together as\n%v, it was\n%v", described.Spec, spec)
 	}
-	if err := d.Conflict(ctx, id); !errors.Is(err, actors.ErrConflict) || !strings.Contains(err.Error(), "--adopt") {
+	if err := d.Conflict(ctx, id); !errors.Is(err, runtime.ErrConflict) || !strings.Contains(err.Error(), "--adopt") {
 		t.Errorf("a new sandbox in its place: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "exec-results", id, "exec-1"), nil, 0o600); err != nil {
@@ -161,7 +160,7 @@ func TestObjects(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "run", id)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket's directory is still there: %v", err)
 	}
-	if found, err := d.Describe(ctx, id); err != nil || found.Phase != lifecycle.None || found.CreatedAt.IsZero() {
+	if found, err := d.Describe(ctx, id); err != nil || found.Phase != agboxv1.SandboxState_SANDBOX_STATE_UNSPECIFIED || found.CreatedAt.IsZero() {
 		t.Errorf("then it is described as %v, %v", found, err)
 	}
 	if err := errors.Join(d.Remove(ctx, id), d.Forget(id)); err != nil {
@@ -195,7 +194,7 @@ func TestNoEngine(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "docker.sock")
 	_, err := dockerrt.New(t.Context(), dockerrt.Config{Host: "unix://" + socket, Pool: netip.MustParsePrefix("10.0.0.0/24"), SubnetBits: 28},
 		slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if !errors.Is(err, actors.ErrUnreachable) || !strings.Contains(err.Error(), socket) || !strings.Contains(err.Error(), "start it") {
+	if !errors.Is(err, runtime.ErrUnreachable) || !strings.Contains(err.Error(), socket) || !strings.Contains(err.Error(), "start it") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -206,7 +205,7 @@ func TestNoPermission(t *testing.T) {
 	if socket := os.Getenv(variable); socket != "" {
 		_, err := dockerrt.New(t.Context(), dockerrt.Config{Host: "unix://" + socket, Pool: netip.MustParsePrefix("10.0.0.0/24"), SubnetBits: 28},
 			slog.New(slog.NewTextHandler(io.Discard, nil)))
-		if !errors.Is(err, actors.ErrUnreachable) {
+		if !errors.Is(err, runtime.ErrUnreachable) {
 			t.Error("not ErrUnreachable")
 		}
 		fmt.Println(err)

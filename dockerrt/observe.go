@@ -13,22 +13,21 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 
-	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/guest/link"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Inventory implements actors.Runtime: four lists, however many sandboxes there are.
-func (d *Docker) Inventory(ctx context.Context) (actors.Inventory, error) {
+// Inventory implements runtime.Runtime: four lists, however many sandboxes there are.
+func (d *Docker) Inventory(ctx context.Context) (runtime.Inventory, error) {
 	inventory, err := d.inventory(ctx)
 	return inventory, reached(err)
 }
 
-func (d *Docker) inventory(ctx context.Context) (actors.Inventory, error) {
+func (d *Docker) inventory(ctx context.Context) (runtime.Inventory, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	found := actors.Inventory{Running: map[string]bool{}, Objects: map[string]bool{}, Since: map[string]time.Time{}}
+	found := runtime.Inventory{Running: map[string]bool{}, Objects: map[string]bool{}, Since: map[string]time.Time{}}
 	containers, err := d.containers(ctx, "", true)
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: %w", err)
@@ -97,8 +96,8 @@ func (l layout) histories() ([]string, error) {
 	return ids, nil
 }
 
-// Observe implements actors.Runtime.
-func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (actors.Observation, error) {
+// Observe implements runtime.Runtime.
+func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (runtime.Observation, error) {
 	seen, err := d.observe(ctx, sandboxID, spec)
 	if err == nil && seen.Cause != "" {
 		d.note(sandboxID, "observe", seen.Cause)
@@ -106,12 +105,12 @@ func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 	return seen, reached(err)
 }
 
-func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (actors.Observation, error) {
+func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (runtime.Observation, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	containers, err := d.containers(ctx, sandboxID, true)
 	if err != nil {
-		return actors.Observation{}, fmt.Errorf("dockerrt: %w", err)
+		return runtime.Observation{}, fmt.Errorf("dockerrt: %w", err)
 	}
 	byService := map[string]string{} // ids; the primary's is ""
 	for _, c := range containers {
@@ -130,16 +129,16 @@ func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 		}
 		return d.look(ctx, sandboxID, spec, service, found), nil
 	}
-	seen := actors.Observation{Lost: map[string]string{}}
+	seen := runtime.Observation{Lost: map[string]string{}}
 	primary, err := look("")
 	if err != nil || primary.cause != "" {
-		seen.Code, seen.Cause = cmp.Or(primary.code, lifecycle.CodeContainerNotRunning), "the primary container "+primary.cause
+		seen.Code, seen.Cause = cmp.Or(primary.code, runtime.CodeContainerNotRunning), "the primary container "+primary.cause
 		return seen, err
 	}
 	for _, service := range spec.GetRequiredServices() {
 		found, err := look(service.Name)
 		if err != nil || found.cause != "" {
-			seen.Code, seen.Cause = lifecycle.CodeServiceNotRunning, "the required service "+service.Name+" "+found.cause
+			seen.Code, seen.Cause = runtime.CodeServiceNotRunning, "the required service "+service.Name+" "+found.cause
 			return seen, err
 		}
 	}
@@ -165,11 +164,11 @@ var missingPart = part{cause: "is missing: somebody removed it"}
 func (d *Docker) look(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service string, found container.InspectResponse) part {
 	switch {
 	case !found.State.Running && outOfMemory(found.State) && service == "":
-		return part{lifecycle.CodeOutOfMemory, ended(found.State)}
+		return part{runtime.CodeOutOfMemory, ended(found.State)}
 	case !found.State.Running:
 		return part{cause: ended(found.State)}
 	case networked(spec) && found.NetworkSettings.Networks[networkName(sandboxID)] == nil:
-		return part{lifecycle.CodeNetworkLost, "was taken off its network " + networkName(sandboxID) + ", as by docker network disconnect"}
+		return part{runtime.CodeNetworkLost, "was taken off its network " + networkName(sandboxID) + ", as by docker network disconnect"}
 	case service == "" && !found.State.Paused: // which nobody can expect an answer of
 		return d.unlinked(ctx, sandboxID)
 	}
@@ -195,10 +194,10 @@ func (d *Docker) unlinked(ctx context.Context, sandboxID string) part {
 	case !guest.Lost():
 		return part{}
 	}
-	return part{lifecycle.CodeLinkLost, "runs, but its agbox-init cannot be reached: nothing in it can be started, ended or heard of"}
+	return part{runtime.CodeLinkLost, "runs, but its agbox-init cannot be reached: nothing in it can be started, ended or heard of"}
 }
 
-// Attach implements actors.Runtime.
+// Attach implements runtime.Runtime.
 func (d *Docker) Attach(sandboxID string) error {
 	_, err := d.booted(sandboxID)
 	return err

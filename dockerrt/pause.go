@@ -15,7 +15,7 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Pause implements actors.Runtime. Agbox-init is told first, so that no timeout of an exec goes on.
+// Pause implements runtime.Runtime. Agbox-init is told first, so that no timeout of an exec goes on.
 func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
 	ctx = d.telling(ctx, sandboxID, "pause", nil)
 	defer step(ctx, "paused", "sandbox")(&err)
@@ -77,7 +77,7 @@ func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
 	}
 }
 
-// Unpause implements actors.Runtime.
+// Unpause implements runtime.Runtime.
 func (d *Docker) Unpause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
 	ctx = d.telling(ctx, sandboxID, "unpause", nil)
 	defer step(ctx, "unpaused", "sandbox")(&err)

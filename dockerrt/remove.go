@@ -8,10 +8,10 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
-// Remove implements actors.Runtime.
+// Remove implements runtime.Runtime.
 func (d *Docker) Remove(ctx context.Context, sandboxID string) (err error) {
 	ctx = d.telling(ctx, sandboxID, "remove", nil)
 	defer step(ctx, "removed", "sandbox")(&err)
@@ -47,7 +47,7 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	return d.layout.removeRun(sandboxID)
 }
 
-// Forget implements actors.Runtime.
+// Forget implements runtime.Runtime.
 func (d *Docker) Forget(sandboxID string) error {
 	d.links.retire(sandboxID, false)
 	return d.layout.removeHistory(sandboxID)
@@ -66,7 +66,7 @@ func passing(ctx context.Context, do func() error) error {
 	wait.InitialInterval, wait.Multiplier, wait.RandomizationFactor = tryDelay, 2, 0
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := reached(do())
-		if _, final := errors.AsType[*codedError](err); final || errors.Is(err, actors.ErrUnreachable) {
+		if _, final := errors.AsType[*codedError](err); final || errors.Is(err, runtime.ErrUnreachable) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err

@@ -14,17 +14,16 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Conflict implements actors.Runtime.
+// Conflict implements runtime.Runtime.
 func (d *Docker) Conflict(ctx context.Context, sandboxID string) error {
 	err := reached(d.conflict(ctx, sandboxID))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // it was our own
-		return fmt.Errorf("%w: %s did not answer within %s: look at dockerd and try again", actors.ErrUnreachable, d.api.DaemonHost(), readTimeout)
+		return fmt.Errorf("%w: %s did not answer within %s: look at dockerd and try again", runtime.ErrUnreachable, d.api.DaemonHost(), readTimeout)
 	}
 	return err
 }
@@ -38,7 +37,7 @@ func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 		return leftOf(sandboxID, "container "+name)
 	}
 	if err == nil {
-		return fmt.Errorf("%w: %s", actors.ErrConflict, foreign("container", name, found.Config.Labels))
+		return fmt.Errorf("%w: %s", runtime.ErrConflict, foreign("container", name, found.Config.Labels))
 	}
 	if err != nil && !isNotFound(err) {
 		return fmt.Errorf("dockerrt: cannot look for container %s: %w", name, err)
@@ -49,7 +48,7 @@ func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 		return leftOf(sandboxID, "network "+name)
 	}
 	if err == nil {
-		return fmt.Errorf("%w: %s", actors.ErrConflict, foreign("network", name, n.Labels))
+		return fmt.Errorf("%w: %s", runtime.ErrConflict, foreign("network", name, n.Labels))
 	}
 	if err != nil && !isNotFound(err) {
 		return fmt.Errorf("dockerrt: cannot look for network %s: %w", name, err)
@@ -61,26 +60,26 @@ func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 // one would remove that.
 func leftOf(sandboxID, what string) error {
 	return fmt.Errorf("%w: %s is left of a sandbox %s that agboxd does not know: choose another sandbox id, or start agboxd --adopt to get that one back",
-		actors.ErrConflict, what, sandboxID)
+		runtime.ErrConflict, what, sandboxID)
 }
 
-// Create implements actors.Runtime.
-func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
+// Create implements runtime.Runtime.
+func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
 	started, err := d.create(ctx, sandboxID, spec, report)
 	return started, reached(err)
 }
 
-func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (started actors.Started, err error) {
+func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (started runtime.Started, err error) {
 	d.openOperationLog(sandboxID)
 	ctx = d.tellingOf(ctx, sandboxID, "create", spec)
 	defer step(ctx, "ready", "sandbox")(&err)
 	if err := d.checkSources(spec, false); err != nil { // before anybody waits for a pull
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
-	report(lifecycle.Preparing{Phase: "materialize"})
+	report(runtime.Preparing{Phase: "materialize"})
 	found, err := d.prepare(ctx, spec, report)
 	if err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	started, err = d.materialize(ctx, sandboxID, spec, found, report)
 	if err != nil && ctx.Err() == nil { // one that was given up from outside is removed or made anew by what comes next
@@ -90,9 +89,9 @@ func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 }
 
 // prepare makes the images of the primary and of the required services present, all at the same time.
-func (d *Docker) prepare(ctx context.Context, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (dockerimage.InspectResponse, error) {
+func (d *Docker) prepare(ctx context.Context, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (dockerimage.InspectResponse, error) {
 	progress := func(p image.Progress) {
-		report(lifecycle.Preparing{Phase: "pull", Image: p.Image, Done: uint64(p.Done), Total: uint64(p.Total)})
+		report(runtime.Preparing{Phase: "pull", Image: p.Image, Done: uint64(p.Done), Total: uint64(p.Total)})
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -139,38 +138,38 @@ func (d *Docker) take(ctx context.Context) (give func(), err error) {
 
 // materialize makes the sandbox's parts and starts it. Nobody waits for its turn while files are copied, services become
 // healthy or an entrypoint prepares the primary.
-func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse, report func(lifecycle.Command)) (actors.Started, error) {
+func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse, report func(runtime.Progress)) (runtime.Started, error) {
 	link, networkID, err := d.make(ctx, sandboxID, spec, found)
 	if err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	if err := d.copyIn(ctx, sandboxID, spec); err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	if err := d.startServices(ctx, sandboxID, spec); err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	if err := d.serve(ctx, sandboxID, spec.RequiredServices, true, report); err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	err = d.startPrimary(ctx, sandboxID, link, spec)
 	if err != nil && strings.Contains(err.Error(), "ambiguous") {
 		if err := d.removeNetworks(ctx, sandboxID, networkID); err != nil {
-			return actors.Started{}, err
+			return runtime.Started{}, err
 		}
 		err = d.startPrimary(ctx, sandboxID, link, spec)
 	}
 	if err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	if err := d.boot(ctx, sandboxID, link, len(spec.Command) > 0); err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	if err := d.hook(ctx, sandboxID, spec.RequiredServices, report); err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	ports, err := d.publishedPorts(ctx, sandboxID, spec)
-	return actors.Started{Ports: ports}, err
+	return runtime.Started{Ports: ports}, err
 }
 
 // make makes the parts. What an interrupted create left behind, or what an engine still makes for a daemon that died, is
@@ -234,28 +233,28 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 	return link, network, err
 }
 
-// Resume implements actors.Runtime.
-func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
+// Resume implements runtime.Runtime.
+func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
 	started, err := d.resume(ctx, sandboxID, spec, report)
 	return started, reached(err)
 }
 
-func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(lifecycle.Command)) (_ actors.Started, err error) {
+func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (_ runtime.Started, err error) {
 	ctx = d.tellingOf(ctx, sandboxID, "resume", spec)
 	defer step(ctx, "ready", "sandbox")(&err)
 	if err := d.checkParts(ctx, sandboxID, spec); err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	if err := d.checkSources(spec, true); err != nil { // before a service starts
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	if err := d.admitAgain(ctx, sandboxID, spec); err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	d.unlink(sandboxID)
 	link, err := d.link(sandboxID)
 	if err != nil {
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	err = d.startServices(ctx, sandboxID, spec)
 	if err == nil {
@@ -271,10 +270,10 @@ func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 		if ctx.Err() == nil { // nothing of a sandbox that failed goes on
 			err = errors.Join(err, d.Halt(context.WithoutCancel(ctx), sandboxID))
 		}
-		return actors.Started{}, err
+		return runtime.Started{}, err
 	}
 	ports, err := d.publishedPorts(ctx, sandboxID, spec)
-	return actors.Started{Ports: ports}, err
+	return runtime.Started{Ports: ports}, err
 }
 
 // checkParts refuses to resume what is not whole: nothing is silently recreated.

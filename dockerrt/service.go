@@ -12,7 +12,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -43,14 +43,14 @@ func each(ctx context.Context, services []*agboxv1.ServiceSpec, do func(context.
 	return group.Wait()
 }
 
-// PrepareService implements actors.Runtime.
+// PrepareService implements runtime.Runtime.
 func (d *Docker) PrepareService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
 	ctx = d.telling(ctx, sandboxID, "serve", nil, service)
 	_, err := d.ensure(ctx, service.Image, service.PullPolicy, func(image.Progress) {})
 	return reached(err)
 }
 
-// StartService implements actors.Runtime.
+// StartService implements runtime.Runtime.
 func (d *Docker) StartService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec, again bool) error {
 	ctx = d.tellingOf(ctx, sandboxID, "serve", spec)
 	return reached(passing(ctx, func() error {
@@ -63,7 +63,7 @@ func (d *Docker) StartService(ctx context.Context, sandboxID string, spec *agbox
 	}))
 }
 
-// AwaitService implements actors.Runtime.
+// AwaitService implements runtime.Runtime.
 func (d *Docker) AwaitService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
 	ctx = d.telling(ctx, sandboxID, "serve", nil, service)
 	if err := d.awaitHealthy(ctx, sandboxID, service); err != nil {
@@ -165,21 +165,21 @@ func (d *Docker) startServices(ctx context.Context, sandboxID string, spec *agbo
 }
 
 // serve waits until every required service is healthy, and reports those whose hooks need no primary.
-func (d *Docker) serve(ctx context.Context, sandboxID string, services []*agboxv1.ServiceSpec, hooks bool, report func(lifecycle.Command)) error {
+func (d *Docker) serve(ctx context.Context, sandboxID string, services []*agboxv1.ServiceSpec, hooks bool, report func(runtime.Progress)) error {
 	return each(ctx, services, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
 		err := d.awaitHealthy(ctx, sandboxID, service)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			report(serviceFailed(service, err))
 		case err == nil && (!hooks || len(service.PostStartOnPrimary) == 0):
-			report(lifecycle.ServiceReported{Service: service.Name})
+			report(runtime.ServiceReported{Service: service.Name})
 		}
 		return err
 	})
 }
 
 // hook runs the required services' hooks, one service after the other, and reports these.
-func (d *Docker) hook(ctx context.Context, sandboxID string, services []*agboxv1.ServiceSpec, report func(lifecycle.Command)) error {
+func (d *Docker) hook(ctx context.Context, sandboxID string, services []*agboxv1.ServiceSpec, report func(runtime.Progress)) error {
 	for _, service := range services {
 		if len(service.PostStartOnPrimary) == 0 {
 			continue
@@ -188,13 +188,13 @@ func (d *Docker) hook(ctx context.Context, sandboxID string, services []*agboxv1
 			report(serviceFailed(service, err))
 			return fmt.Errorf("service %s: %w", service.Name, err)
 		}
-		report(lifecycle.ServiceReported{Service: service.Name})
+		report(runtime.ServiceReported{Service: service.Name})
 	}
 	return nil
 }
 
-func serviceFailed(service *agboxv1.ServiceSpec, err error) lifecycle.ServiceReported {
-	report := lifecycle.ServiceReported{Service: service.Name, Code: lifecycle.CodeServiceFailed, Message: err.Error()}
+func serviceFailed(service *agboxv1.ServiceSpec, err error) runtime.ServiceReported {
+	report := runtime.ServiceReported{Service: service.Name, Code: runtime.CodeServiceFailed, Message: err.Error()}
 	if known, ok := errors.AsType[*codedError](err); ok {
 		report.Code = known.code
 	}

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -55,9 +55,9 @@ func (d *Docker) SnapshotImage(snapshotID string) string {
 
 // CreateSnapshot keeps the sandbox's primary as an image, which has the configuration of the image that the sandbox was
 // made from. The caller sees to it that nothing changes the sandbox meanwhile, and that the id is asked for once at a time.
-// It goes on when ctx ends, as the engine does, for 10 minutes at most. It fails with actors.ErrSnapshotIDTaken and
-// actors.ErrNothingToKeep; then, and when the daemon dies, no snapshot is there.
-func (d *Docker) CreateSnapshot(ctx context.Context, want actors.Snapshot) (actors.Snapshot, error) {
+// It goes on when ctx ends, as the engine does, for 10 minutes at most. It fails with runtime.ErrSnapshotIDTaken and
+// runtime.ErrNothingToKeep; then, and when the daemon dies, no snapshot is there.
+func (d *Docker) CreateSnapshot(ctx context.Context, want runtime.Snapshot) (runtime.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTime)
 	defer cancel()
 	defer context.AfterFunc(d.closed, cancel)()
@@ -65,22 +65,22 @@ func (d *Docker) CreateSnapshot(ctx context.Context, want actors.Snapshot) (acto
 	return made, reached(err)
 }
 
-func (d *Docker) createSnapshot(ctx context.Context, want actors.Snapshot) (actors.Snapshot, error) {
+func (d *Docker) createSnapshot(ctx context.Context, want runtime.Snapshot) (runtime.Snapshot, error) {
 	primary, err := d.inspectPrimary(ctx, want.SandboxId)
 	if isNotFound(err) {
-		return want, fmt.Errorf("%w: the primary container is gone", actors.ErrNothingToKeep)
+		return want, fmt.Errorf("%w: the primary container is gone", runtime.ErrNothingToKeep)
 	} else if err != nil {
 		return want, fmt.Errorf("cannot inspect container %s: %w", primaryName(want.SandboxId), err)
 	}
 	base, err := d.api.ImageInspect(ctx, primary.Image)
 	if isNotFound(err) {
-		return want, fmt.Errorf("%w: image %s, which the sandbox was made from, is gone", actors.ErrNothingToKeep, primary.Image)
+		return want, fmt.Errorf("%w: image %s, which the sandbox was made from, is gone", runtime.ErrNothingToKeep, primary.Image)
 	} else if err != nil {
 		return want, fmt.Errorf("cannot inspect image %s: %w", primary.Image, err)
 	}
 	image := d.SnapshotImage(want.SnapshotId)
 	if _, err := d.api.ImageInspect(ctx, image); err == nil {
-		return want, fmt.Errorf("%w: the engine holds image %s", actors.ErrSnapshotIDTaken, image)
+		return want, fmt.Errorf("%w: the engine holds image %s", runtime.ErrSnapshotIDTaken, image)
 	} else if !isNotFound(err) {
 		return want, fmt.Errorf("cannot look for image %s: %w", image, err)
 	}
@@ -129,7 +129,7 @@ func (d *Docker) fits(ctx context.Context, id string) error {
 	size := uint64(*found.SizeRw)
 	if d.config.MaxSnapshot > 0 && size > d.config.MaxSnapshot {
 		return fmt.Errorf("%w: its files beyond the image have %s, holes counted, and limits.max_snapshot allows %s: remove what is not needed, or have the operator raise it",
-			actors.ErrSnapshotTooLarge, units.BytesSize(float64(size)), units.BytesSize(float64(d.config.MaxSnapshot)))
+			runtime.ErrSnapshotTooLarge, units.BytesSize(float64(size)), units.BytesSize(float64(d.config.MaxSnapshot)))
 	}
 	var disk unix.Statfs_t
 	if d.root == "" || unix.Statfs(d.root, &disk) != nil {
@@ -137,12 +137,12 @@ func (d *Docker) fits(ctx context.Context, id string) error {
 	}
 	if left := disk.Bavail * uint64(disk.Bsize); size+d.config.DiskHeadroom > left {
 		return fmt.Errorf("%w: its files beyond the image have %s, holes counted, and %s has %s left, of which limits.disk_headroom keeps %s: delete snapshots or other files",
-			actors.ErrSnapshotTooLarge, units.BytesSize(float64(size)), d.root, units.BytesSize(float64(left)), units.BytesSize(float64(d.config.DiskHeadroom)))
+			runtime.ErrSnapshotTooLarge, units.BytesSize(float64(size)), d.root, units.BytesSize(float64(left)), units.BytesSize(float64(d.config.DiskHeadroom)))
 	}
 	return nil
 }
 
-func (d *Docker) snapshotLabels(s actors.Snapshot) (map[string]string, error) {
+func (d *Docker) snapshotLabels(s runtime.Snapshot) (map[string]string, error) {
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(withoutVariables(s.Spec))
 	if err != nil {
 		return nil, fmt.Errorf("dockerrt: cannot write the spec down: %w", err)
@@ -164,14 +164,14 @@ func (d *Docker) snapshotLabels(s actors.Snapshot) (map[string]string, error) {
 }
 
 // Snapshots lists this daemon's snapshots, those of forks included, in no order.
-func (d *Docker) Snapshots(ctx context.Context) ([]actors.Snapshot, error) {
+func (d *Docker) Snapshots(ctx context.Context) ([]runtime.Snapshot, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	images, err := d.snapshotImages(ctx)
 	if err != nil {
 		return nil, reached(err)
 	}
-	var list []actors.Snapshot
+	var list []runtime.Snapshot
 	for _, image := range images {
 		if !slices.Contains(image.RepoTags, d.SnapshotImage(image.Labels[labelSnapshotID])) {
 			continue
@@ -196,25 +196,25 @@ func (d *Docker) snapshotImages(ctx context.Context) ([]dockerimage.Summary, err
 }
 
 // snapshotOf reads what snapshotLabels wrote.
-func (d *Docker) snapshotOf(labels map[string]string, size int64) (actors.Snapshot, error) {
+func (d *Docker) snapshotOf(labels map[string]string, size int64) (runtime.Snapshot, error) {
 	encoded, err := base64.StdEncoding.DecodeString(labels[labelSnapshotSpec])
 	if err != nil {
-		return actors.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotSpec, err)
+		return runtime.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotSpec, err)
 	}
 	spec := &agboxv1.CreateSpec{}
 	if err := proto.Unmarshal(encoded, spec); err != nil {
-		return actors.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotSpec, err)
+		return runtime.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotSpec, err)
 	}
 	if whole, err := d.layout.keptSpec(d.SnapshotImage(labels[labelSnapshotID])); err == nil {
 		spec = whole
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return actors.Snapshot{}, err
+		return runtime.Snapshot{}, err
 	}
 	created, err := time.Parse(time.RFC3339Nano, labels[labelSnapshotCreated])
 	if err != nil {
-		return actors.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotCreated, err)
+		return runtime.Snapshot{}, fmt.Errorf("label %s: %w", labelSnapshotCreated, err)
 	}
-	s := actors.Snapshot{ForkID: labels[labelSnapshotFork], RequestID: labels[labelSnapshotRequest], Snapshot: &agboxv1.Snapshot{
+	s := runtime.Snapshot{ForkID: labels[labelSnapshotFork], RequestID: labels[labelSnapshotRequest], Snapshot: &agboxv1.Snapshot{
 		SnapshotId: labels[labelSnapshotID], SandboxId: labels[labelSnapshotSandbox], Labels: map[string]string{},
 		CreatedAt: timestamppb.New(created), SizeBytes: uint64(size), Spec: spec, Fork: labels[labelSnapshotFork] != "",
 		Image: d.SnapshotImage(labels[labelSnapshotID]),
@@ -227,15 +227,15 @@ func (d *Docker) snapshotOf(labels map[string]string, size int64) (actors.Snapsh
 	return s, nil
 }
 
-// Snapshot returns the snapshot, or fails with actors.ErrSnapshotNotFound.
-func (d *Docker) Snapshot(ctx context.Context, snapshotID string) (actors.Snapshot, error) {
+// Snapshot returns the snapshot, or fails with runtime.ErrSnapshotNotFound.
+func (d *Docker) Snapshot(ctx context.Context, snapshotID string) (runtime.Snapshot, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
 	found, err := d.api.ImageInspect(ctx, d.SnapshotImage(snapshotID))
 	if isNotFound(err) || err == nil && (found.Config == nil || !d.keeps(found.Config.Labels, snapshotID)) {
-		return actors.Snapshot{}, fmt.Errorf("%w: %s", actors.ErrSnapshotNotFound, snapshotID)
+		return runtime.Snapshot{}, fmt.Errorf("%w: %s", runtime.ErrSnapshotNotFound, snapshotID)
 	} else if err != nil {
-		return actors.Snapshot{}, reached(fmt.Errorf("cannot inspect image %s: %w", d.SnapshotImage(snapshotID), err))
+		return runtime.Snapshot{}, reached(fmt.Errorf("cannot inspect image %s: %w", d.SnapshotImage(snapshotID), err))
 	}
 	return d.snapshotOf(found.Config.Labels, found.Size)
 }
@@ -245,7 +245,7 @@ func (d *Docker) keeps(labels map[string]string, snapshotID string) bool {
 	return labels[labelSnapshotID] == snapshotID && labels[labelSnapshotInstance] == d.config.Instance
 }
 
-// DeleteSnapshot removes the snapshot's image. It fails with actors.ErrSnapshotNotFound, and with actors.ErrSnapshotInUse
+// DeleteSnapshot removes the snapshot's image. It fails with runtime.ErrSnapshotNotFound, and with runtime.ErrSnapshotInUse
 // where a container of anybody's needs it.
 func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
 	s, err := d.Snapshot(ctx, snapshotID)
@@ -256,7 +256,7 @@ func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
 	defer cancel()
 	err = d.removeImage(ctx, s.Image)
 	if isConflict(err) {
-		return fmt.Errorf("%w: %w", actors.ErrSnapshotInUse, err)
+		return fmt.Errorf("%w: %w", runtime.ErrSnapshotInUse, err)
 	} else if err != nil {
 		return reached(err)
 	}
@@ -275,8 +275,8 @@ func (d *Docker) removeImage(ctx context.Context, image string) error {
 // removeFork removes what a removed sandbox was made from, if it was a fork. What cannot be removed now is an orphan for
 // the next inventory.
 func (d *Docker) removeFork(ctx context.Context, sandboxID string) {
-	err := d.DeleteSnapshot(ctx, actors.ForkSnapshotID(sandboxID))
-	if err != nil && !errors.Is(err, actors.ErrSnapshotNotFound) {
+	err := d.DeleteSnapshot(ctx, runtime.ForkSnapshotID(sandboxID))
+	if err != nil && !errors.Is(err, runtime.ErrSnapshotNotFound) {
 		d.log.Warn("the image of a fork was not removed", "sandbox_id", sandboxID, "error", err)
 	}
 }

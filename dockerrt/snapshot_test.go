@@ -23,8 +23,7 @@ import (
 	"github.com/docker/docker/client"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/chaos/proxy"
@@ -155,8 +154,8 @@ func demanding(image string) *agboxv1.CreateSpec {
 	}
 }
 
-func wanted(id, snapshotID string, spec *agboxv1.CreateSpec) actors.Snapshot {
-	return actors.Snapshot{RequestID: "mark", Snapshot: &agboxv1.Snapshot{
+func wanted(id, snapshotID string, spec *agboxv1.CreateSpec) runtime.Snapshot {
+	return runtime.Snapshot{RequestID: "mark", Snapshot: &agboxv1.Snapshot{
 		SnapshotId: snapshotID, SandboxId: id, Spec: spec, Labels: map[string]string{"kind": "x"},
 	}}
 }
@@ -202,7 +201,7 @@ func TestSnapshotHaltsClocks(t *testing.T) {
 	d := s.start()
 	id, spec := s.config.Instance, &agboxv1.CreateSpec{Image: dockertest.TinyImage(t, s.engine, dockertest.Busybox)}
 	s.sandbox(d, id, spec)
-	ended := make(chan lifecycle.ExecResult, 1)
+	ended := make(chan runtime.ExecResult, 1)
 	s.proxy.OnCall(func(call proxy.Call, phase proxy.Phase) {
 		if phase != proxy.Before || !strings.HasSuffix(call.Path, "/commit") {
 			return
@@ -307,12 +306,12 @@ func TestHalfSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine := wanted(id, actors.ForkSnapshotID(id), &agboxv1.CreateSpec{Image: image})
+	mine := wanted(id, runtime.ForkSnapshotID(id), &agboxv1.CreateSpec{Image: image})
 	mine.ForkID = id
 	if _, err := d.CreateSnapshot(t.Context(), mine); err != nil {
 		t.Fatal(err)
 	}
-	orphan := wanted(id, actors.ForkSnapshotID("nobody-knows"), &agboxv1.CreateSpec{Image: image})
+	orphan := wanted(id, runtime.ForkSnapshotID("nobody-knows"), &agboxv1.CreateSpec{Image: image})
 	orphan.ForkID = "nobody-knows"
 	if _, err := d.CreateSnapshot(t.Context(), orphan); err != nil {
 		t.Fatal(err)
@@ -360,10 +359,10 @@ func TestHalfSnapshot(t *testing.T) {
 	if images := s.images(); len(images) != 1 || images[0].RepoTags[0] != kept.Image {
 		t.Errorf("without the forks there are %v", images)
 	}
-	if _, err := elsewhere.Snapshot(t.Context(), "whole"); !errors.Is(err, actors.ErrSnapshotNotFound) {
+	if _, err := elsewhere.Snapshot(t.Context(), "whole"); !errors.Is(err, runtime.ErrSnapshotNotFound) {
 		t.Errorf("another daemon finds it: %v", err)
 	}
-	if err := elsewhere.DeleteSnapshot(t.Context(), "whole"); !errors.Is(err, actors.ErrSnapshotNotFound) {
+	if err := elsewhere.DeleteSnapshot(t.Context(), "whole"); !errors.Is(err, runtime.ErrSnapshotNotFound) {
 		t.Errorf("another daemon deletes it: %v", err)
 	}
 }
@@ -380,13 +379,13 @@ func TestSnapshotNameTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.engine.ImageRemove(context.Background(), name, dockerimage.RemoveOptions{})
-	if _, err := d.CreateSnapshot(t.Context(), wanted(id, "taken", &agboxv1.CreateSpec{Image: image})); !errors.Is(err, actors.ErrSnapshotIDTaken) {
+	if _, err := d.CreateSnapshot(t.Context(), wanted(id, "taken", &agboxv1.CreateSpec{Image: image})); !errors.Is(err, runtime.ErrSnapshotIDTaken) {
 		t.Errorf("under a foreign image's name it is %v", err)
 	}
-	if err := d.DeleteSnapshot(t.Context(), "taken"); !errors.Is(err, actors.ErrSnapshotNotFound) {
+	if err := d.DeleteSnapshot(t.Context(), "taken"); !errors.Is(err, runtime.ErrSnapshotNotFound) {
 		t.Errorf("the foreign image's removal is %v", err)
 	}
-	if _, err := d.CreateSnapshot(t.Context(), wanted("nothing-there", "kept", nil)); !errors.Is(err, actors.ErrNothingToKeep) {
+	if _, err := d.CreateSnapshot(t.Context(), wanted("nothing-there", "kept", nil)); !errors.Is(err, runtime.ErrNothingToKeep) {
 		t.Errorf("a snapshot of nothing is %v", err)
 	}
 	if found, err := s.engine.ImageInspect(t.Context(), name); err != nil || len(s.images()) != 0 {

@@ -20,7 +20,7 @@ import (
 // statsAtOnce bounds how many containers of a sandbox the engine is asked about at once.
 const statsAtOnce = 4
 
-// Stats implements actors.Runtime.
+// Stats implements runtime.Runtime.
 func (d *Docker) Stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error) {
 	stats, err := d.stats(ctx, sandboxID)
 	return stats, reached(err)

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
@@ -130,7 +130,7 @@ func (in *input) ends() (ends [2]*os.File, err error) {
 	return ends, nil
 }
 
-// stdin implements actors.Stdin.
+// stdin implements runtime.Stdin.
 type stdin struct {
 	*input
 	once sync.Once
@@ -161,13 +161,13 @@ func (s *stdin) open() (*os.File, error) {
 	var err error
 	switch {
 	case s.over:
-		return nil, actors.ErrStdinClosed
+		return nil, runtime.ErrStdinClosed
 	case s.gone():
 		return nil, os.ErrClosed
 	case s.file == nil:
 		s.file, err = os.OpenFile(s.path, os.O_WRONLY|unix.O_NONBLOCK, 0)
 		if errors.Is(err, unix.ENXIO) || errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w: the command reads it no more", actors.ErrStdinClosed)
+			err = fmt.Errorf("%w: the command reads it no more", runtime.ErrStdinClosed)
 		}
 	}
 	return s.file, err
@@ -187,11 +187,11 @@ func (s *stdin) explain(err error) error {
 	defer s.mu.Unlock()
 	switch {
 	case errors.Is(err, unix.EPIPE):
-		return fmt.Errorf("%w: the command reads it no more", actors.ErrStdinClosed)
+		return fmt.Errorf("%w: the command reads it no more", runtime.ErrStdinClosed)
 	case errors.Is(err, os.ErrClosed) && s.gone():
 		return os.ErrClosed
 	case errors.Is(err, os.ErrClosed):
-		return actors.ErrStdinClosed
+		return runtime.ErrStdinClosed
 	}
 	return err
 }
@@ -210,16 +210,14 @@ func (s *stdin) Close() error {
 	return nil
 }
 
-var _ actors.Input = (*Docker)(nil)
-
-// OpenStdin implements actors.Input.
-func (d *Docker) OpenStdin(sandboxID, execID string) (actors.Stdin, error) {
+// OpenStdin implements runtime.Input.
+func (d *Docker) OpenStdin(sandboxID, execID string) (runtime.Stdin, error) {
 	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.over || d.inputOver(sandboxID, execID) {
 		in.leave()
-		return nil, fmt.Errorf("%w: %s", actors.ErrStdinClosed, execID)
+		return nil, fmt.Errorf("%w: %s", runtime.ErrStdinClosed, execID)
 	}
 	s := &stdin{input: in, left: make(chan struct{})}
 	in.writers[s] = struct{}{}
@@ -235,7 +233,7 @@ func (d *Docker) inputOver(sandboxID, execID string) bool {
 	return errors.Is(err, fs.ErrNotExist) && d.layout.recorded(sandboxID, execID)
 }
 
-// CloseStdin implements actors.Input.
+// CloseStdin implements runtime.Input.
 func (d *Docker) CloseStdin(_ context.Context, sandboxID, execID string) error {
 	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
 	defer in.leave()
@@ -269,7 +267,7 @@ func (d *Docker) closeInput(in *input, sandboxID, execID string) error {
 	return in.endLocked()
 }
 
-// ResizeExec implements actors.Input.
+// ResizeExec implements runtime.Input.
 func (d *Docker) ResizeExec(ctx context.Context, sandboxID, execID string, rows, columns uint16) error {
 	guest, err := d.running(sandboxID)
 	if err != nil {
@@ -277,7 +275,7 @@ func (d *Docker) ResizeExec(ctx context.Context, sandboxID, execID string, rows,
 	}
 	err = guest.Resize(ctx, execID, protocol.Size{Rows: rows, Columns: columns})
 	if errors.Is(err, link.ErrNoTerminal) {
-		return fmt.Errorf("%w: %s", actors.ErrNoTerminal, execID)
+		return fmt.Errorf("%w: %s", runtime.ErrNoTerminal, execID)
 	}
 	return notRunning(err, execID)
 }

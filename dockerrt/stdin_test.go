@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/dockertest"
@@ -69,7 +68,7 @@ func (h *home) again(t *testing.T) {
 
 // ending is an Exec under way.
 type ending struct {
-	lifecycle.ExecResult
+	runtime.ExecResult
 	err error
 }
 
@@ -91,7 +90,7 @@ func (h *home) finish(t *testing.T, execID string, end <-chan ending, code int32
 	if _, err := os.Lstat(filepath.Join(h.dir, "exec-results", h.id, execID+".stdin")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the pipe is still there: %v", err)
 	}
-	if _, err := h.OpenStdin(h.id, execID); !errors.Is(err, actors.ErrStdinClosed) {
+	if _, err := h.OpenStdin(h.id, execID); !errors.Is(err, runtime.ErrStdinClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 	if err := h.CloseStdin(t.Context(), h.id, execID); err != nil {
@@ -99,7 +98,7 @@ func (h *home) finish(t *testing.T, execID string, end <-chan ending, code int32
 	}
 }
 
-func (h *home) stdin(t *testing.T, execID string) actors.Stdin {
+func (h *home) stdin(t *testing.T, execID string) runtime.Stdin {
 	t.Helper()
 	in, err := h.OpenStdin(h.id, execID)
 	if err != nil {
@@ -160,7 +159,7 @@ func TestStdinAcrossRestart(t *testing.T) {
 	if err := h.CloseStdin(t.Context(), h.id, "cat"); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := in.Write([]byte("late")); n != 0 || !errors.Is(err, actors.ErrStdinClosed) {
+	if n, err := in.Write([]byte("late")); n != 0 || !errors.Is(err, runtime.ErrStdinClosed) {
 		t.Errorf("a write after the end: %d, %v", n, err)
 	}
 	h.finish(t, "cat", end, 0)
@@ -191,7 +190,7 @@ func TestStdinClosedStaysClosed(t *testing.T) {
 
 	h.again(t)
 	for _, execID := range []string{"running", "early"} {
-		if _, err := h.OpenStdin(h.id, execID); !errors.Is(err, actors.ErrStdinClosed) {
+		if _, err := h.OpenStdin(h.id, execID); !errors.Is(err, runtime.ErrStdinClosed) {
 			t.Errorf("%s: %v", execID, err)
 		}
 	}
@@ -211,13 +210,13 @@ func TestStdinClosedStaysClosed(t *testing.T) {
 // A Write that waits ends with the input, with the command, and with its client's Close, and nobody else's does then.
 func TestStdinWaitingWrite(t *testing.T) {
 	h := sandbox(t, "stdin-waits")
-	greet := func(in actors.Stdin) { // it returns once the command was started
+	greet := func(in runtime.Stdin) { // it returns once the command was started
 		t.Helper()
 		if _, err := in.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	flood := func(in actors.Stdin) <-chan error {
+	flood := func(in runtime.Stdin) <-chan error {
 		done := make(chan error, 1)
 		go func() {
 			_, err := in.Write(make([]byte, 1<<20)) // more than a pipe holds
@@ -252,7 +251,7 @@ func TestStdinWaitingWrite(t *testing.T) {
 	if err := h.CancelExec(t.Context(), h.id, "deaf"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-stays; !errors.Is(err, actors.ErrStdinClosed) {
+	if err := <-stays; !errors.Is(err, runtime.ErrStdinClosed) {
 		t.Errorf("the command ended: %v", err)
 	}
 	h.finish(t, "deaf", end, 143)
@@ -266,7 +265,7 @@ func TestStdinWaitingWrite(t *testing.T) {
 	if err := h.CloseStdin(t.Context(), h.id, "closed"); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-wrote; !errors.Is(err, actors.ErrStdinClosed) {
+	if err := <-wrote; !errors.Is(err, runtime.ErrStdinClosed) {
 		t.Errorf("closed for good: %v", err)
 	}
 	if err := h.CancelExec(t.Context(), h.id, "closed"); err != nil {
@@ -279,7 +278,7 @@ func TestStdinWaitingWrite(t *testing.T) {
 	done := make(chan error, 2)
 	go func() { _, err := waiting.Write([]byte("x")); done <- err }()
 	end = h.start(t.Context(), &agboxv1.CreateExecRequest{SandboxId: h.id, ExecId: "none", Command: []string{"sleep", "300"}})
-	if err := <-done; !errors.Is(err, actors.ErrStdinClosed) {
+	if err := <-done; !errors.Is(err, runtime.ErrStdinClosed) {
 		t.Errorf("an exec without input: %v", err)
 	}
 	if err := h.CancelExec(t.Context(), h.id, "none"); err != nil {
@@ -305,7 +304,7 @@ func TestStdinClosedByCommand(t *testing.T) {
 	for err == nil {
 		_, err = in.Write(make([]byte, 4096))
 	}
-	if !errors.Is(err, actors.ErrStdinClosed) {
+	if !errors.Is(err, runtime.ErrStdinClosed) {
 		t.Errorf("got %v", err)
 	}
 	if got := <-h.start(t.Context(), &agboxv1.CreateExecRequest{SandboxId: h.id, ExecId: "go", Command: []string{"touch", "/tmp/go"}}); got.err != nil {
@@ -318,7 +317,7 @@ func TestTerminal(t *testing.T) {
 	h := sandbox(t, "terminal")
 	request := &agboxv1.CreateExecRequest{SandboxId: h.id, ExecId: "sh", Tty: &agboxv1.TerminalSize{Rows: 24, Columns: 80},
 		Command: []string{"sh", "-c", "read x; stty size; echo $TERM; exit 5"}}
-	if err := h.ResizeExec(t.Context(), h.id, "sh", 30, 90); !errors.Is(err, actors.ErrExecNotStarted) {
+	if err := h.ResizeExec(t.Context(), h.id, "sh", 30, 90); !errors.Is(err, runtime.ErrExecNotStarted) {
 		t.Errorf("before the start: %v", err)
 	}
 	end := h.start(t.Context(), request)
@@ -337,7 +336,7 @@ func TestTerminal(t *testing.T) {
 	if got, err := os.ReadFile(stdout); string(got) != "keys\r\n30 90\r\nxterm-256color\r\n" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := h.ResizeExec(t.Context(), h.id, "sh", 30, 90); !errors.Is(err, actors.ErrExecTerminal) {
+	if err := h.ResizeExec(t.Context(), h.id, "sh", 30, 90); !errors.Is(err, runtime.ErrExecTerminal) {
 		t.Errorf("after the end: %v", err)
 	}
 }

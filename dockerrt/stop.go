@@ -9,7 +9,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 )
 
-// Stop implements actors.Runtime. It asks agbox-init, which ends everything and then itself: that spares Docker's own
+// Stop implements runtime.Runtime. It asks agbox-init, which ends everything and then itself: that spares Docker's own
 // way to a process, a quarter of the time that a kill takes. Docker stops the container when that does not help, and the
 // services, which the primary may need until then.
 func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duration) (err error) {
@@ -32,7 +32,7 @@ func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duratio
 	}))
 }
 
-// Halt implements actors.Runtime.
+// Halt implements runtime.Runtime.
 func (d *Docker) Halt(ctx context.Context, sandboxID string) (err error) {
 	ctx = d.telling(ctx, sandboxID, "halt", nil)
 	defer step(ctx, "stopped", "sandbox")(&err)

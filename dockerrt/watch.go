@@ -11,12 +11,12 @@ import (
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
-// Watch implements actors.Runtime. Docker keeps only 256 events to look back on, and may have lost its own
+// Watch implements runtime.Runtime. Docker keeps only 256 events to look back on, and may have lost its own
 // connection to us at any moment, so each reconnect counts as a gap. Whoever reads the events never waits for a disk.
-func (d *Docker) Watch(ctx context.Context, since time.Time, watcher actors.Watcher) {
+func (d *Docker) Watch(ctx context.Context, since time.Time, watcher runtime.Watcher) {
 	d.links.watch(watcher)
 	told := make(chan entry, maxTold)
 	var writer sync.WaitGroup
@@ -55,7 +55,7 @@ const maxTold = 1024
 
 // follow delivers events until the stream ends. Docker does not let networks be selected by label, so that everybody's
 // are read; Docker wants its events read in any case.
-func (d *Docker) follow(ctx context.Context, since *time.Time, watcher actors.Watcher, told chan<- entry, alive func()) error {
+func (d *Docker) follow(ctx context.Context, since *time.Time, watcher runtime.Watcher, told chan<- entry, alive func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	filter := filters.NewArgs(
@@ -80,7 +80,7 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher actors.Wa
 	}
 }
 
-func (d *Docker) deliver(m events.Message, watcher actors.Watcher) {
+func (d *Docker) deliver(m events.Message, watcher runtime.Watcher) {
 	labels := m.Actor.Attributes
 	if m.Type == events.NetworkEventType {
 		switch id, ours := strings.CutPrefix(labels["name"], networkPrefix); {
@@ -105,7 +105,7 @@ func (d *Docker) deliver(m events.Message, watcher actors.Watcher) {
 // commandEnd says how the sandbox's own command ended, "" where it has none or did not end: the container's exit code is that
 // of agbox-init.
 func (d *Docker) commandEnd(sandboxID string) string {
-	result, ended := d.ExecRecord(sandboxID, actors.CommandID)
+	result, ended := d.ExecRecord(sandboxID, runtime.CommandID)
 	switch {
 	case !ended:
 		return ""

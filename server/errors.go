@@ -18,6 +18,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	"github.com/agbox-dev/agbox/server/spec"
 )
@@ -84,14 +85,14 @@ var kinds = []errorKind{
 		"sandbox id %s was used before: choose another, ids are never used twice"},
 	{actors.ErrExecIDTaken, codes.AlreadyExists, reasonExecIDTaken,
 		"exec id %s was used before: choose another, ids are never used twice"},
-	{actors.ErrConflict, codes.AlreadyExists, reasonConflict, ""},
+	{runtime.ErrConflict, codes.AlreadyExists, reasonConflict, ""},
 	{actors.ErrNotFound, codes.NotFound, reasonSandboxNotFound,
 		"there is no sandbox %s: it was never created, or its history was removed"},
 	{actors.ErrExecNotFound, codes.NotFound, reasonExecNotFound,
 		"there is no exec %s: it was never started, or its history was removed"},
-	{actors.ErrExecTerminal, codes.FailedPrecondition, reasonExecTerminal,
+	{runtime.ErrExecTerminal, codes.FailedPrecondition, reasonExecTerminal,
 		"exec %s has ended: GetExec tells how"},
-	{actors.ErrExecNotStarted, codes.FailedPrecondition, reasonExecNotRunning,
+	{runtime.ErrExecNotStarted, codes.FailedPrecondition, reasonExecNotRunning,
 		"exec %s was accepted and does not run yet: try again in a moment"},
 	{lifecycle.ErrNotFound, codes.NotFound, reasonSandboxNotFound, ""},
 	{lifecycle.ErrNotReady, codes.FailedPrecondition, reasonNotReady, ""},
@@ -112,15 +113,15 @@ var kinds = []errorKind{
 		"there is no sandbox %s: it was never created, or its history was removed"},
 	{persist.ErrNoExec, codes.NotFound, reasonExecNotFound,
 		"there is no exec %s: it was never started, or its history was removed"},
-	{actors.ErrSnapshotNotFound, codes.NotFound, reasonSnapshotNotFound,
+	{runtime.ErrSnapshotNotFound, codes.NotFound, reasonSnapshotNotFound,
 		"there is no snapshot %s: it was never made, or it was deleted"},
-	{actors.ErrSnapshotIDTaken, codes.AlreadyExists, reasonSnapshotIDTaken, ""},
-	{actors.ErrSnapshotTooLarge, codes.ResourceExhausted, reasonSnapshotTooLarge, ""},
-	{actors.ErrSnapshotInUse, codes.FailedPrecondition, reasonSnapshotInUse, ""},
-	{actors.ErrUnreachable, codes.Unavailable, reasonDocker, ""},
+	{runtime.ErrSnapshotIDTaken, codes.AlreadyExists, reasonSnapshotIDTaken, ""},
+	{runtime.ErrSnapshotTooLarge, codes.ResourceExhausted, reasonSnapshotTooLarge, ""},
+	{runtime.ErrSnapshotInUse, codes.FailedPrecondition, reasonSnapshotInUse, ""},
+	{runtime.ErrUnreachable, codes.Unavailable, reasonDocker, ""},
 	{context.Canceled, codes.Canceled, reasonCancelled, ""},
 	{context.DeadlineExceeded, codes.DeadlineExceeded, reasonDeadline, ""},
-	{actors.ErrOutcomeUnknown, codes.Unknown, reasonOutcomeUnknown,
+	{runtime.ErrOutcomeUnknown, codes.Unknown, reasonOutcomeUnknown,
 		"whether the request on %s was carried out is unknown: read its state before trying again"},
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
 )
@@ -39,7 +39,7 @@ type input struct {
 
 	mu      sync.Mutex
 	stopped bool
-	stdin   actors.Stdin // once there was something to write
+	stdin   runtime.Stdin // once there was something to write
 	taken   uint64
 	closed  bool // for good, by this client
 	waiting bool // size is set
@@ -150,7 +150,7 @@ func (in *input) write(data []byte) error {
 		in.mu.Unlock()
 	}
 	switch {
-	case errors.Is(err, actors.ErrStdinClosed):
+	case errors.Is(err, runtime.ErrStdinClosed):
 		in.gone = true
 	case err != nil && !errors.Is(err, os.ErrClosed): // closed by stop
 		return in.fail(err)
@@ -158,7 +158,7 @@ func (in *input) write(data []byte) error {
 	return nil
 }
 
-func (in *input) open() (actors.Stdin, error) {
+func (in *input) open() (runtime.Stdin, error) {
 	if in.stdin != nil {
 		return in.stdin, nil
 	}
@@ -197,7 +197,7 @@ func (in *input) resize() {
 		return
 	}
 	err := in.server.runtime.ResizeExec(in.ctx, in.sandboxID, in.execID, uint16(in.size.Rows), uint16(in.size.Columns))
-	if err == nil || errors.Is(err, actors.ErrExecTerminal) {
+	if err == nil || errors.Is(err, runtime.ErrExecTerminal) {
 		in.size = nil
 	}
 	in.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
 )
@@ -60,7 +61,7 @@ func (s *Server) pruneSnapshots(ctx context.Context, req *agboxv1.PruneRequest, 
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(found, func(a, b actors.Snapshot) int {
+	slices.SortFunc(found, func(a, b runtime.Snapshot) int {
 		return cmp.Or(b.CreatedAt.AsTime().Compare(a.CreatedAt.AsTime()), strings.Compare(a.SnapshotId, b.SnapshotId))
 	})
 	for _, snapshot := range found {
@@ -73,7 +74,7 @@ func (s *Server) pruneSnapshots(ctx context.Context, req *agboxv1.PruneRequest, 
 			} else if len(needed) > 0 {
 				continue
 			}
-		} else if err := s.deleteSnapshot(ctx, snapshot.SnapshotId); errors.Is(err, actors.ErrSnapshotInUse) || errors.Is(err, actors.ErrSnapshotNotFound) {
+		} else if err := s.deleteSnapshot(ctx, snapshot.SnapshotId); errors.Is(err, runtime.ErrSnapshotInUse) || errors.Is(err, runtime.ErrSnapshotNotFound) {
 			continue
 		} else if err != nil {
 			return nil, err

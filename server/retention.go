@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
 // retryRetention is when a snapshot that is due and cannot go, as one that a sandbox needs, is tried again.
@@ -48,7 +48,7 @@ func (s *Server) expire(ctx context.Context) time.Duration {
 		switch {
 		case err == nil:
 			s.log.Info("snapshot removed", slog.String("snapshot_id", snapshot.SnapshotId), slog.String("reason", "snapshot_ttl"))
-		case !errors.Is(err, actors.ErrSnapshotInUse) && !errors.Is(err, actors.ErrSnapshotNotFound) && ctx.Err() == nil:
+		case !errors.Is(err, runtime.ErrSnapshotInUse) && !errors.Is(err, runtime.ErrSnapshotNotFound) && ctx.Err() == nil:
 			s.log.Warn("snapshot that is due cannot be removed", slog.String("snapshot_id", snapshot.SnapshotId), slog.Any("error", err))
 		}
 	}

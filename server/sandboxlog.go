@@ -14,6 +14,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -49,7 +50,7 @@ func (s *Server) ReadSandboxLog(req *agboxv1.ReadSandboxLogRequest, stream grpc.
 			fmt.Sprintf("%q is given with source %q: use source service, or leave it out", req.ServiceName, req.Source))
 	}
 	l := &sandboxLog{server: s, req: req, stream: stream}
-	stdout, stderr := s.runtime.ExecLogs(req.SandboxId, actors.CommandID)
+	stdout, stderr := s.runtime.ExecLogs(req.SandboxId, runtime.CommandID)
 	switch req.Source {
 	case "", "story":
 		return l.story()

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/execlog"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -45,21 +46,13 @@ type Config struct {
 	MaxTransfer uint64
 }
 
-// Runtime is what the server itself asks of the runtime; actors.Runtime has it.
+// Runtime is what the server itself asks of the runtime; and of what holds the files of sandboxes.
 type Runtime interface {
+	runtime.Host
+	runtime.Snapshots
+	runtime.Input
 	ExecLogs(sandboxID, execID string) (stdout, stderr string)
-	Isolated() (bool, string)
-	// CopyOnWrite returns why no sandbox can have copy-on-write mounts, nil when they can.
-	CopyOnWrite() error
-	// Examine finds out what is wrong with what the runtime runs on.
-	Examine(ctx context.Context) ([]*agboxv1.Finding, error)
-	// Disks are directories on each of the disks that sandboxes fill.
-	Disks() []string
-	Stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error)
-	Engine(ctx context.Context) (actors.Engine, error)
-	Snapshots
 	sandboxLogs
-	actors.Input
 	fileRuntime
 	layerRuntime
 	execIndex

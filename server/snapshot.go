@@ -14,6 +14,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
 )
@@ -24,21 +25,6 @@ const (
 	reasonSnapshotInUse    = "SNAPSHOT_IN_USE"
 	reasonSnapshotTooLarge = "SNAPSHOT_TOO_LARGE"
 )
-
-// Snapshots is what the server asks of the runtime about snapshots: it keeps them, and all that is known of them.
-type Snapshots interface {
-	// SnapshotImage is the image that a sandbox from the snapshot is made from.
-	SnapshotImage(snapshotID string) string
-	// CreateSnapshot keeps the sandbox's primary, whatever state it is in, with what want says. Nothing else may change
-	// the sandbox meanwhile. It bounds its own time, and fails with actors.ErrSnapshotIDTaken or ErrNothingToKeep.
-	CreateSnapshot(ctx context.Context, want actors.Snapshot) (actors.Snapshot, error)
-	// Snapshot fails with actors.ErrSnapshotNotFound.
-	Snapshot(ctx context.Context, snapshotID string) (actors.Snapshot, error)
-	// Snapshots lists all, those of forks included, in no order.
-	Snapshots(ctx context.Context) ([]actors.Snapshot, error)
-	// DeleteSnapshot fails with actors.ErrSnapshotNotFound, or actors.ErrSnapshotInUse when the engine needs it.
-	DeleteSnapshot(ctx context.Context, snapshotID string) error
-}
 
 // turns has those who do something with the same snapshot do it one after the other. It is empty at rest.
 type turns struct {
@@ -84,16 +70,16 @@ func (s *Server) SnapshotSandbox(ctx context.Context, req *agboxv1.SnapshotSandb
 	return &agboxv1.SnapshotSandboxResponse{Snapshot: made.Snapshot}, nil
 }
 
-func (s *Server) snapshotSandbox(ctx context.Context, id string, req *agboxv1.SnapshotSandboxRequest) (actors.Snapshot, error) {
+func (s *Server) snapshotSandbox(ctx context.Context, id string, req *agboxv1.SnapshotSandboxRequest) (runtime.Snapshot, error) {
 	if err := spec.ValidateSnapshotID("snapshot_id", id); err != nil {
-		return actors.Snapshot{}, err
+		return runtime.Snapshot{}, err
 	}
 	if err := spec.ValidateLabels("labels", req.Labels); err != nil {
-		return actors.Snapshot{}, err
+		return runtime.Snapshot{}, err
 	}
 	give, err := s.turns.take(ctx, id)
 	if err != nil {
-		return actors.Snapshot{}, err
+		return runtime.Snapshot{}, err
 	}
 	defer give()
 	mark := requestID(ctx)
@@ -102,18 +88,18 @@ func (s *Server) snapshotSandbox(ctx context.Context, id string, req *agboxv1.Sn
 	case err == nil && mark != "" && earlier.RequestID == mark && earlier.SandboxId == req.SandboxId && maps.Equal(earlier.Labels, req.Labels):
 		return earlier, nil
 	case err == nil:
-		return actors.Snapshot{}, &lifecycle.Refusal{Kind: actors.ErrSnapshotIDTaken, Message: fmt.Sprintf(
+		return runtime.Snapshot{}, &lifecycle.Refusal{Kind: runtime.ErrSnapshotIDTaken, Message: fmt.Sprintf(
 			"snapshot id %s is that of a snapshot of sandbox %s: choose another id, or delete that one", id, earlier.SandboxId)}
-	case !errors.Is(err, actors.ErrSnapshotNotFound):
-		return actors.Snapshot{}, err
+	case !errors.Is(err, runtime.ErrSnapshotNotFound):
+		return runtime.Snapshot{}, err
 	}
-	return s.capture(ctx, actors.Snapshot{RequestID: mark, Snapshot: &agboxv1.Snapshot{
+	return s.capture(ctx, runtime.Snapshot{RequestID: mark, Snapshot: &agboxv1.Snapshot{
 		SnapshotId: id, SandboxId: req.SandboxId, Labels: req.Labels,
 	}})
 }
 
 // capture has the runtime make the snapshot while nothing changes its sandbox.
-func (s *Server) capture(ctx context.Context, want actors.Snapshot) (made actors.Snapshot, err error) {
+func (s *Server) capture(ctx context.Context, want runtime.Snapshot) (made runtime.Snapshot, err error) {
 	// One that is being made, or was deleted, is told so at once.
 	view, err := s.system.Sandbox(want.SandboxId)
 	if err == nil {
@@ -135,9 +121,9 @@ func (s *Server) capture(ctx context.Context, want actors.Snapshot) (made actors
 		case s.snapshotMade <- struct{}{}:
 		default:
 		}
-		if errors.Is(err, actors.ErrNothingToKeep) {
+		if errors.Is(err, runtime.ErrNothingToKeep) {
 			return &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: fmt.Sprintf("cannot make a snapshot of sandbox %s, which is %s: %s",
-				want.SandboxId, stateName(view.State.Phase), said(err, actors.ErrNothingToKeep))}
+				want.SandboxId, stateName(view.State.Phase), said(err, runtime.ErrNothingToKeep))}
 		}
 		return err
 	})
@@ -191,8 +177,8 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *agboxv1.DeleteSnapshot
 	return &agboxv1.DeleteSnapshotResponse{}, nil
 }
 
-// deleteSnapshot removes a snapshot that nobody needs; otherwise it fails with actors.ErrSnapshotInUse, or
-// actors.ErrSnapshotNotFound.
+// deleteSnapshot removes a snapshot that nobody needs; otherwise it fails with runtime.ErrSnapshotInUse, or
+// runtime.ErrSnapshotNotFound.
 func (s *Server) deleteSnapshot(ctx context.Context, id string) error {
 	give, err := s.turns.take(ctx, id)
 	if err != nil {
@@ -211,29 +197,29 @@ func (s *Server) deleteSnapshot(ctx context.Context, id string) error {
 		return err
 	}
 	if len(needed) > 0 {
-		return &lifecycle.Refusal{Kind: actors.ErrSnapshotInUse, Message: fmt.Sprintf(
+		return &lifecycle.Refusal{Kind: runtime.ErrSnapshotInUse, Message: fmt.Sprintf(
 			"%s made from snapshot %s and may need it again: delete what was made from it first", enumerated(needed), id)}
 	}
 	err = s.runtime.DeleteSnapshot(ctx, id)
-	if errors.Is(err, actors.ErrSnapshotInUse) {
-		err = &lifecycle.Refusal{Kind: actors.ErrSnapshotInUse, Message: fmt.Sprintf(
-			"snapshot %s is needed by a container that is no sandbox's: remove that first: %s", id, said(err, actors.ErrSnapshotInUse))}
+	if errors.Is(err, runtime.ErrSnapshotInUse) {
+		err = &lifecycle.Refusal{Kind: runtime.ErrSnapshotInUse, Message: fmt.Sprintf(
+			"snapshot %s is needed by a container that is no sandbox's: remove that first: %s", id, said(err, runtime.ErrSnapshotInUse))}
 	}
 	return err
 }
 
 // ownedByFork refuses a snapshot that goes with the sandbox that was made from it.
-func ownedByFork(snapshot actors.Snapshot) error {
+func ownedByFork(snapshot runtime.Snapshot) error {
 	if snapshot.ForkID == "" {
 		return nil
 	}
-	return &lifecycle.Refusal{Kind: actors.ErrSnapshotInUse, Message: fmt.Sprintf(
+	return &lifecycle.Refusal{Kind: runtime.ErrSnapshotInUse, Message: fmt.Sprintf(
 		"snapshot %s belongs to sandbox %s and goes when that is deleted: make one of that sandbox to keep or to use",
 		snapshot.SnapshotId, snapshot.ForkID)}
 }
 
 // madeFrom returns the ids of the sandboxes that need the snapshot: all that were made from it and are not DELETED.
-func (s *Server) madeFrom(snapshot actors.Snapshot) ([]string, error) {
+func (s *Server) madeFrom(snapshot runtime.Snapshot) ([]string, error) {
 	views, err := s.system.Sandboxes(func(spec *agboxv1.CreateSpec) bool { return spec.Image == snapshot.Image })
 	var ids []string
 	for _, view := range views {
@@ -283,7 +269,7 @@ func (s *Server) ForkSandbox(ctx context.Context, req *agboxv1.ForkSandboxReques
 	if err := spec.ValidateSandboxID("fork_id", id); err != nil {
 		return nil, s.fail(err, "fork_id", id)
 	}
-	snapshotID := actors.ForkSnapshotID(id)
+	snapshotID := runtime.ForkSnapshotID(id)
 	give, err := s.turns.take(ctx, snapshotID)
 	if err != nil {
 		return nil, s.fail(err, "sandbox_id", id)
@@ -318,13 +304,13 @@ func (s *Server) fork(ctx context.Context, id, snapshotID string, req *agboxv1.F
 		return nil, err
 	}
 	// A daemon that died before the fork was accepted has left one.
-	if err := s.runtime.DeleteSnapshot(ctx, snapshotID); err != nil && !errors.Is(err, actors.ErrSnapshotNotFound) {
+	if err := s.runtime.DeleteSnapshot(ctx, snapshotID); err != nil && !errors.Is(err, runtime.ErrSnapshotNotFound) {
 		return nil, err
 	}
 	if err := s.system.Begin(id); err != nil {
 		return nil, err
 	}
-	_, err = s.capture(ctx, actors.Snapshot{ForkID: id, RequestID: requestID(ctx), Snapshot: &agboxv1.Snapshot{
+	_, err = s.capture(ctx, runtime.Snapshot{ForkID: id, RequestID: requestID(ctx), Snapshot: &agboxv1.Snapshot{
 		SnapshotId: snapshotID, SandboxId: req.SandboxId,
 	}})
 	return resolved, err

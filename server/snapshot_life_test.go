@@ -20,6 +20,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/dockertest"
 	"github.com/agbox-dev/agbox/test/servertest"
@@ -465,8 +466,8 @@ func TestSnapshotRefusals(t *testing.T) {
 		refused(t, err, codes.AlreadyExists, "SANDBOX_ID_ALREADY_EXISTS", "", id)
 	}
 	// What a daemon left that died before the fork was accepted is no obstacle.
-	if _, err := fake.CreateSnapshot(ctx, actors.Snapshot{ForkID: "fork-2", Snapshot: &agboxv1.Snapshot{
-		SnapshotId: actors.ForkSnapshotID("fork-2"), SandboxId: "box-1"}}); err != nil {
+	if _, err := fake.CreateSnapshot(ctx, runtime.Snapshot{ForkID: "fork-2", Snapshot: &agboxv1.Snapshot{
+		SnapshotId: runtime.ForkSnapshotID("fork-2"), SandboxId: "box-1"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.ForkSandbox(ctx, &agboxv1.ForkSandboxRequest{SandboxId: "box-1", ForkId: "fork-2"}); err != nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 )
@@ -116,8 +116,8 @@ func TestWatchSnapshot(t *testing.T) {
 }
 
 // loud fails every command with so many words that a stream that nobody reads takes only a few of its events.
-func loud(context.Context, *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
-	return lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Message: strings.Repeat("words ", 500)}, nil
+func loud(context.Context, *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
+	return runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Message: strings.Repeat("words ", 500)}, nil
 }
 
 // TestTrimmedAway: events that were removed before a reader came to them are a gap that is told, with what is kept now.
@@ -181,12 +181,12 @@ func BenchmarkWatch(b *testing.B) {
 	f := startFleet(b, actors.Config{}, actorstest.New())
 	const sandboxes, watchers = 1_000, 100
 	each(sandboxes, "mine", func(id string) { f.create(id, mine) })
-	before := runtime.NumGoroutine()
+	before := goruntime.NumGoroutine()
 	var streams []*raw.Stream
 	for range watchers {
 		streams = append(streams, f.watch(&agboxv1.WatchSandboxesRequest{}))
 	}
-	goroutines := float64(runtime.NumGoroutine()-before) / watchers
+	goroutines := float64(goruntime.NumGoroutine()-before) / watchers
 	for b.Loop() {
 		var reading sync.WaitGroup
 		for _, stream := range streams {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
@@ -197,7 +198,7 @@ func (w *statsWatch) note(id string, up bool) {
 func (w *statsWatch) send(r reading) error {
 	delete(w.busy, r.id)
 	switch {
-	case errors.Is(r.err, actors.ErrUnreachable):
+	case errors.Is(r.err, runtime.ErrUnreachable):
 		return w.server.fail(r.err, "sandbox_id", r.id)
 	case r.err != nil:
 		w.server.log.Warn("stats could not be read", slog.String("sandbox_id", r.id), slog.Any("error", r.err))

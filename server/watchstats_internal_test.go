@@ -18,6 +18,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -139,7 +140,7 @@ func TestWatchStatsFault(t *testing.T) {
 	_, client, ended := watchStats(t, 3, shortestInterval, func(_ context.Context, id string) ([]*agboxv1.ContainerStats, error) {
 		switch {
 		case gone.Load():
-			return nil, fmt.Errorf("%w: gone", actors.ErrUnreachable)
+			return nil, fmt.Errorf("%w: gone", runtime.ErrUnreachable)
 		case id == "box-01":
 			return nil, errors.New("a cgroup that is odd")
 		}

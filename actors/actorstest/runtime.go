@@ -10,8 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -22,7 +21,7 @@ type Runtime struct {
 	// or fail it.
 	Before func(ctx context.Context, call string) error
 	// Run is how a command ends; nil: at once with exit code 0.
-	Run func(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error)
+	Run func(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error)
 	// Recorded is called, inside the sandbox's actor, when the end of an exec is in the log; it may panic.
 	Recorded func(execID string)
 	// Conflicts is called when a create looks for names that are taken; it may block.
@@ -37,31 +36,31 @@ type Runtime struct {
 	Orphans map[string]bool
 	// Described are sandboxes that the runtime can describe, Histories those with files, and Execs the execs of each sandbox
 	// that have any.
-	Described map[string]actors.Found
+	Described map[string]runtime.Found
 	Histories []string
 	Execs     map[string][]string
 
 	mu      sync.Mutex
 	calls   []string
 	running map[string]bool
-	records map[string]lifecycle.ExecResult
+	records map[string]runtime.ExecResult
 	cancels map[string]chan struct{}
 	busy    map[string]string
 	lost    map[string]string
 	inputs  inputs
 	overlap []string
-	watch   chan func(actors.Watcher)
+	watch   chan func(runtime.Watcher)
 
 	snapshots snapshots
 	trees     trees
 }
 
-var _ actors.Runtime = (*Runtime)(nil)
+var _ runtime.Runtime = (*Runtime)(nil)
 
 // New returns a runtime without hooks.
 func New() *Runtime {
-	return &Runtime{running: map[string]bool{}, records: map[string]lifecycle.ExecResult{},
-		cancels: map[string]chan struct{}{}, busy: map[string]string{}, watch: make(chan func(actors.Watcher))}
+	return &Runtime{running: map[string]bool{}, records: map[string]runtime.ExecResult{},
+		cancels: map[string]chan struct{}{}, busy: map[string]string{}, watch: make(chan func(runtime.Watcher))}
 }
 
 // Calls returns what was asked for, in order.
@@ -86,7 +85,7 @@ func (r *Runtime) SetOrphans(orphans map[string]bool) {
 }
 
 // Record puts a result on disk, as agbox-init does.
-func (r *Runtime) Record(execID string, result lifecycle.ExecResult) {
+func (r *Runtime) Record(execID string, result runtime.ExecResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.records[execID] = result
@@ -102,7 +101,7 @@ func (r *Runtime) Kill(sandboxID string) {
 // Die ends the primary container, and has the watcher told.
 func (r *Runtime) Die(sandboxID string) {
 	r.Kill(sandboxID)
-	r.watch <- func(w actors.Watcher) { w.Ended(sandboxID) }
+	r.watch <- func(w runtime.Watcher) { w.Ended(sandboxID) }
 }
 
 // LoseLink has the watcher told that nobody inside the sandbox answers; with dies its primary is gone, too.
@@ -110,7 +109,7 @@ func (r *Runtime) LoseLink(sandboxID string, dies bool) {
 	r.mu.Lock()
 	r.running[sandboxID] = !dies
 	r.mu.Unlock()
-	r.watch <- func(w actors.Watcher) { w.LinkLost(sandboxID, "nobody answers") }
+	r.watch <- func(w runtime.Watcher) { w.LinkLost(sandboxID, "nobody answers") }
 }
 
 // Appear makes an object of the sandbox, as an engine does that finishes what a dead daemon asked for.
@@ -118,7 +117,7 @@ func (r *Runtime) Appear(sandboxID string) {
 	r.mu.Lock()
 	r.Orphans = map[string]bool{sandboxID: true}
 	r.mu.Unlock()
-	r.watch <- func(w actors.Watcher) { w.Appeared(sandboxID) }
+	r.watch <- func(w runtime.Watcher) { w.Appeared(sandboxID) }
 }
 
 func (r *Runtime) operate(ctx context.Context, verb, sandboxID string, running bool) error {
@@ -153,13 +152,13 @@ func (r *Runtime) Conflict(context.Context, string) error {
 	return nil
 }
 
-func (r *Runtime) Create(ctx context.Context, id string, _ *agboxv1.CreateSpec, report func(lifecycle.Command)) (actors.Started, error) {
-	report(lifecycle.Preparing{Phase: "materialize"})
-	return actors.Started{}, r.operate(ctx, "create", id, true)
+func (r *Runtime) Create(ctx context.Context, id string, _ *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
+	report(runtime.Preparing{Phase: "materialize"})
+	return runtime.Started{}, r.operate(ctx, "create", id, true)
 }
 
-func (r *Runtime) Resume(ctx context.Context, id string, _ *agboxv1.CreateSpec, _ func(lifecycle.Command)) (actors.Started, error) {
-	return actors.Started{}, r.operate(ctx, "resume", id, true)
+func (r *Runtime) Resume(ctx context.Context, id string, _ *agboxv1.CreateSpec, _ func(runtime.Progress)) (runtime.Started, error) {
+	return runtime.Started{}, r.operate(ctx, "resume", id, true)
 }
 
 func (r *Runtime) Halt(ctx context.Context, id string) error {
@@ -202,7 +201,7 @@ func (r *Runtime) Lose(sandboxID, service string) {
 	r.mu.Lock()
 	r.lost = map[string]string{service: "exit code 1"}
 	r.mu.Unlock()
-	r.watch <- func(w actors.Watcher) { w.Ended(sandboxID) }
+	r.watch <- func(w runtime.Watcher) { w.Ended(sandboxID) }
 }
 
 func (r *Runtime) Stop(ctx context.Context, id string, _ *time.Duration) error {
@@ -227,7 +226,7 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if err := r.operate(ctx, "remove", id, false); err != nil {
 		return err
 	}
-	_ = r.DeleteSnapshot(ctx, actors.ForkSnapshotID(id)) // of a fork only
+	_ = r.DeleteSnapshot(ctx, runtime.ForkSnapshotID(id)) // of a fork only
 	r.mu.Lock()
 	delete(r.Orphans, id)
 	r.mu.Unlock()
@@ -242,22 +241,22 @@ func (r *Runtime) Forget(id string) error {
 	return nil
 }
 
-func (r *Runtime) Inventory(ctx context.Context) (actors.Inventory, error) {
+func (r *Runtime) Inventory(ctx context.Context) (runtime.Inventory, error) {
 	if r.Before != nil {
 		if err := r.Before(ctx, "inventory"); err != nil {
-			return actors.Inventory{}, err
+			return runtime.Inventory{}, err
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return actors.Inventory{Running: maps.Clone(r.running), Objects: maps.Clone(r.Orphans), Histories: slices.Clone(r.Histories)}, nil
+	return runtime.Inventory{Running: maps.Clone(r.running), Objects: maps.Clone(r.Orphans), Histories: slices.Clone(r.Histories)}, nil
 }
 
-func (r *Runtime) Describe(_ context.Context, id string) (actors.Found, error) {
+func (r *Runtime) Describe(_ context.Context, id string) (runtime.Found, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := r.Described[id]
-	r.running[id] = found.Phase == lifecycle.Ready
+	r.running[id] = found.Phase == agboxv1.SandboxState_SANDBOX_STATE_READY
 	if found.Spec == nil {
 		found.Spec = &agboxv1.CreateSpec{}
 	}
@@ -277,13 +276,13 @@ func (r *Runtime) ForgetExec(sandboxID, execID string) error {
 	return nil
 }
 
-func (r *Runtime) Observe(ctx context.Context, id string, _ *agboxv1.CreateSpec) (actors.Observation, error) {
+func (r *Runtime) Observe(ctx context.Context, id string, _ *agboxv1.CreateSpec) (runtime.Observation, error) {
 	if err := r.before(ctx, "observe "+id); err != nil {
-		return actors.Observation{}, err
+		return runtime.Observation{}, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return actors.Observation{Alive: r.running[id], Code: lifecycle.CodeContainerNotRunning, Cause: "exit code 137 (signal 9)", Lost: r.lost}, nil
+	return runtime.Observation{Alive: r.running[id], Code: runtime.CodeContainerNotRunning, Cause: "exit code 137 (signal 9)", Lost: r.lost}, nil
 }
 
 // Isolated returns NotIsolated.
@@ -295,8 +294,8 @@ func (r *Runtime) Disks() []string    { return nil }
 
 func (r *Runtime) Examine(context.Context) ([]*agboxv1.Finding, error) { return nil, nil }
 
-func (r *Runtime) Engine(context.Context) (actors.Engine, error) {
-	return actors.Engine{Version: "fake", SubnetsTotal: 1}, nil
+func (r *Runtime) Engine(context.Context) (runtime.Engine, error) {
+	return runtime.Engine{Version: "fake", SubnetsTotal: 1}, nil
 }
 
 func (r *Runtime) Stats(_ context.Context, id string) ([]*agboxv1.ContainerStats, error) {
@@ -310,7 +309,7 @@ func (r *Runtime) Stats(_ context.Context, id string) ([]*agboxv1.ContainerStats
 
 func (r *Runtime) Attach(string) error { return nil }
 
-func (r *Runtime) Watch(ctx context.Context, _ time.Time, watcher actors.Watcher) {
+func (r *Runtime) Watch(ctx context.Context, _ time.Time, watcher runtime.Watcher) {
 	for {
 		select {
 		case tell := <-r.watch:
@@ -321,23 +320,23 @@ func (r *Runtime) Watch(ctx context.Context, _ time.Time, watcher actors.Watcher
 	}
 }
 
-func (r *Runtime) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+func (r *Runtime) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
 	r.mu.Lock()
 	r.calls = append(r.calls, "exec "+request.ExecId)
 	r.mu.Unlock()
 	if r.Run == nil {
-		return lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED}, nil
+		return runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED}, nil
 	}
 	return r.Run(ctx, request)
 }
 
 // UntilCancelled is a Run for commands that only a cancel ends.
-func (r *Runtime) UntilCancelled(ctx context.Context, request *agboxv1.CreateExecRequest) (lifecycle.ExecResult, error) {
+func (r *Runtime) UntilCancelled(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
 	select {
 	case <-r.cancelled(request.ExecId):
-		return lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_CANCELLED, ExitCode: 143, Signal: 15}, nil
+		return runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_CANCELLED, ExitCode: 143, Signal: 15}, nil
 	case <-ctx.Done():
-		return lifecycle.ExecResult{}, ctx.Err()
+		return runtime.ExecResult{}, ctx.Err()
 	}
 }
 
@@ -362,7 +361,7 @@ func (r *Runtime) SignalExec(_ context.Context, sandboxID, execID string, signal
 	return nil
 }
 
-func (r *Runtime) ExecRecord(_, execID string) (lifecycle.ExecResult, bool) {
+func (r *Runtime) ExecRecord(_, execID string) (runtime.ExecResult, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	result, found := r.records[execID]

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
-var _ actors.Input = (*Runtime)(nil)
+var _ runtime.Input = (*Runtime)(nil)
 
 // inputs are the standard inputs of commands, each a pipe. The zero value is ready.
 type inputs struct {
@@ -76,8 +76,8 @@ func (in *input) end() error {
 	return err
 }
 
-// OpenStdin implements actors.Input.
-func (r *Runtime) OpenStdin(_, execID string) (actors.Stdin, error) {
+// OpenStdin implements runtime.Input.
+func (r *Runtime) OpenStdin(_, execID string) (runtime.Stdin, error) {
 	r.inputs.mu.Lock()
 	defer r.inputs.mu.Unlock()
 	in, err := r.input(execID)
@@ -85,7 +85,7 @@ func (r *Runtime) OpenStdin(_, execID string) (actors.Stdin, error) {
 		return nil, err
 	}
 	if in.closed {
-		return nil, fmt.Errorf("%w: %s", actors.ErrStdinClosed, execID)
+		return nil, fmt.Errorf("%w: %s", runtime.ErrStdinClosed, execID)
 	}
 	writer, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", in.write.Fd()), os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -95,7 +95,7 @@ func (r *Runtime) OpenStdin(_, execID string) (actors.Stdin, error) {
 	return &stdin{File: writer, inputs: &r.inputs, input: in}, nil
 }
 
-// CloseStdin implements actors.Input.
+// CloseStdin implements runtime.Input.
 func (r *Runtime) CloseStdin(_ context.Context, _, execID string) error {
 	r.inputs.mu.Lock()
 	defer r.inputs.mu.Unlock()
@@ -106,7 +106,7 @@ func (r *Runtime) CloseStdin(_ context.Context, _, execID string) error {
 	return in.end()
 }
 
-// ResizeExec implements actors.Input.
+// ResizeExec implements runtime.Input.
 func (r *Runtime) ResizeExec(_ context.Context, sandboxID, execID string, rows, columns uint16) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *stdin) Write(data []byte) (int, error) {
 	s.inputs.mu.Lock()
 	defer s.inputs.mu.Unlock()
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) && !s.left {
-		err = actors.ErrStdinClosed
+		err = runtime.ErrStdinClosed
 	}
 	return n, err
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -20,11 +21,11 @@ func TestTextOfOthers(t *testing.T) {
 		lifecycle.ServiceReported{Service: "db", Code: bad, Message: bad},
 		lifecycle.OperationDone{Operation: lifecycle.Creating},
 		lifecycle.StartExec{ExecID: "exec-1"},
-		lifecycle.ExecEnded{ExecID: "exec-1", Result: lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: bad, Message: bad}},
+		lifecycle.ExecEnded{ExecID: "exec-1", Result: runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: bad, Message: bad}},
 		lifecycle.Pause{},
 		lifecycle.OperationFailed{Operation: lifecycle.Pausing, Code: bad, Message: bad},
 		lifecycle.StartExec{ExecID: "exec-2"},
-		lifecycle.CommandEnded{Result: lifecycle.ExecResult{Code: bad, Message: bad}, Fails: true, Restarts: lifecycle.Restarts{Max: 3}},
+		lifecycle.CommandEnded{Result: runtime.ExecResult{Code: bad, Message: bad}, Fails: true, Restarts: lifecycle.Restarts{Max: 3}},
 		lifecycle.OperationFailed{Operation: lifecycle.Restarting, Code: bad, Message: bad, Restarts: lifecycle.Restarts{Max: 3}},
 		lifecycle.Quarantined{Message: bad},
 		lifecycle.Delete{Reason: bad},

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"time"
 
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -22,21 +23,14 @@ const (
 
 // Error codes that FAILED and EXEC_FAILED events carry, beside those of the runtime.
 const (
-	CodeCreateFailed        = "SANDBOX_CREATE_FAILED"
-	CodeResumeFailed        = "SANDBOX_RESUME_FAILED"
-	CodeStopFailed          = "SANDBOX_STOP_FAILED"
-	CodeDeleteFailed        = "SANDBOX_DELETE_FAILED"
-	CodePauseFailed         = "SANDBOX_PAUSE_FAILED"
-	CodeContainerNotRunning = "CONTAINER_NOT_RUNNING"
-	CodeExecResultLost      = "EXEC_RESULT_LOST"
-	CodeExecStartFailed     = "EXEC_START_FAILED"
-	CodeCrashLoop           = "ACTOR_CRASH_LOOP"
-	CodeCrashed             = "SANDBOX_CRASHED"
-	CodeOutOfMemory         = "SANDBOX_OOM"
-	CodeServiceNotRunning   = "SERVICE_NOT_RUNNING"
-	CodeServiceFailed       = "SERVICE_FAILED"
-	CodeLinkLost            = "LINK_LOST"
-	CodeNetworkLost         = "NETWORK_LOST"
+	CodeCreateFailed   = "SANDBOX_CREATE_FAILED"
+	CodeResumeFailed   = "SANDBOX_RESUME_FAILED"
+	CodeStopFailed     = "SANDBOX_STOP_FAILED"
+	CodeDeleteFailed   = "SANDBOX_DELETE_FAILED"
+	CodePauseFailed    = "SANDBOX_PAUSE_FAILED"
+	CodeExecResultLost = "EXEC_RESULT_LOST"
+	CodeCrashLoop      = "ACTOR_CRASH_LOOP"
+	CodeCrashed        = "SANDBOX_CRASHED"
 )
 
 // Command is something that was asked of a sandbox or that has happened to it.
@@ -81,7 +75,7 @@ type (
 	// sandbox does, and is lost otherwise.
 	RecoverExec struct {
 		ExecID string
-		Result *ExecResult
+		Result *runtime.ExecResult
 	}
 	// Detach takes the sandbox's lease away.
 	Detach struct{}
@@ -99,14 +93,9 @@ type (
 
 // Facts: ignored when they come too late to matter.
 type (
-	// Preparing tells of progress of a create or resume; image and bytes belong to a pull.
-	Preparing struct {
-		Phase, Image string
-		Done, Total  uint64
-	}
-	// ServiceReported tells that a service became ready or, with a code, that it failed. What was told of it before
-	// is not told again.
-	ServiceReported struct{ Service, Code, Message string }
+	// Preparing is progress of a create or resume. A ServiceReported that was recorded before is not recorded again.
+	Preparing       runtime.Preparing
+	ServiceReported runtime.ServiceReported
 	// OperationDone and OperationFailed end the operation in progress, when it is the one named. An empty
 	// Code stands for the operation's own. Ports are those of a sandbox that becomes READY.
 	OperationDone struct {
@@ -127,13 +116,13 @@ type (
 	LinkLost struct{ Message string }
 	// CommandEnded tells how the primary's own command ended, and whether that is the sandbox's failure.
 	CommandEnded struct {
-		Result   ExecResult
+		Result   runtime.ExecResult
 		Fails    bool
 		Restarts Restarts
 	}
 	ExecEnded struct {
 		ExecID string
-		Result ExecResult
+		Result runtime.ExecResult
 	}
 	// DrainExpired tells that the time for draining is over.
 	DrainExpired struct{}
@@ -141,23 +130,19 @@ type (
 	Quarantined struct{ Message string }
 )
 
+// Progressed is the fact that the progress is.
+func Progressed(p runtime.Progress) Command {
+	if service, ok := p.(runtime.ServiceReported); ok {
+		return ServiceReported(service)
+	}
+	return Preparing(p.(runtime.Preparing))
+}
+
 // Restarts is how often in a row a sandbox that crashes is started again, 0 for never, and how long after the first
 // crash; each further one doubles that.
 type Restarts struct {
 	Max     uint32
 	Backoff time.Duration
-}
-
-// ExecResult is how an exec ended.
-type ExecResult struct {
-	// State is FINISHED, FAILED or CANCELLED.
-	State    agboxv1.ExecState
-	ExitCode int32
-	Signal   int32
-	// Code and Message are set when it FAILED, and may explain a CANCELLED.
-	Code, Message  string
-	Started, Ended time.Time // zero when not known
-	Resources      *agboxv1.ExecResources
 }
 
 func (Create) command()          {}

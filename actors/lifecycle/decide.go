@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -97,7 +98,7 @@ func (d *decision) decide(c Command) error {
 	case LinkLost:
 		if d.state.Up() && d.state.Phase != Paused && d.state.Operation == NoOperation {
 			d.emitPhase(agboxv1.EventType_SANDBOX_LINK_LOST, d.state.Phase,
-				&agboxv1.SandboxPhaseDetails{ErrorCode: CodeLinkLost, ErrorMessage: c.Message})
+				&agboxv1.SandboxPhaseDetails{ErrorCode: runtime.CodeLinkLost, ErrorMessage: c.Message})
 		}
 	case CommandEnded:
 		if d.state.Up() && !d.state.CommandEnded {
@@ -156,7 +157,7 @@ func (d *decision) recoverExec(c RecoverExec) error {
 	case c.Result != nil:
 		d.execEnded(c.ExecID, *c.Result)
 	case !d.state.Up():
-		d.execEnded(c.ExecID, ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: CodeExecResultLost,
+		d.execEnded(c.ExecID, runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: CodeExecResultLost,
 			Message: "there is no result of it, and the sandbox does not run"})
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -87,7 +88,7 @@ func stopped(more ...lifecycle.Command) []lifecycle.Command {
 
 var again = lifecycle.Restarts{Max: 3, Backoff: time.Second}
 
-var finished = lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 7}
+var finished = runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 7}
 
 // What each command does in each state: the events it brings about, "-" for none, or the refusal.
 var decisions = []struct {
@@ -298,7 +299,7 @@ func TestPortsAndCommand(t *testing.T) {
 	if s.state.CommandEnded {
 		t.Error("after a resume the command counts as ended")
 	}
-	s.must(t, lifecycle.CommandEnded{Result: lifecycle.ExecResult{Signal: 9, ExitCode: 137}, Fails: true})
+	s.must(t, lifecycle.CommandEnded{Result: runtime.ExecResult{Signal: 9, ExitCode: 137}, Fails: true})
 	if s.state.ErrorCode != lifecycle.CodeCrashed || !strings.Contains(s.state.ErrorMessage, "signal 9") {
 		t.Errorf("FAILED says %s: %s", s.state.ErrorCode, s.state.ErrorMessage)
 	}
@@ -369,9 +370,9 @@ func TestDormant(t *testing.T) {
 
 // TestOutOfMemory: the end of the own command for want of memory has a code of its own.
 func TestOutOfMemory(t *testing.T) {
-	result := lifecycle.ExecResult{Signal: 9, ExitCode: 137, Resources: &agboxv1.ExecResources{Oom: true}}
+	result := runtime.ExecResult{Signal: 9, ExitCode: 137, Resources: &agboxv1.ExecResources{Oom: true}}
 	s := newSandbox().must(t, ready(lifecycle.CommandEnded{Result: result, Fails: true})...)
-	if s.state.ErrorCode != lifecycle.CodeOutOfMemory || !strings.Contains(s.state.ErrorMessage, "out of memory") {
+	if s.state.ErrorCode != runtime.CodeOutOfMemory || !strings.Contains(s.state.ErrorMessage, "out of memory") {
 		t.Errorf("FAILED says %s: %s", s.state.ErrorCode, s.state.ErrorMessage)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -61,7 +62,7 @@ func (d *decision) commandEnded(c CommandEnded) {
 	}
 	code, message := CodeCrashed, "the sandbox's own command ended with "+how
 	if r.Resources.GetOom() {
-		code, message = CodeOutOfMemory, message+", out of memory"
+		code, message = runtime.CodeOutOfMemory, message+", out of memory"
 	}
 	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, message)
 	d.crash(code, message, c.Restarts)
@@ -129,11 +130,11 @@ func (d *decision) fail(code, message string) {
 // endRunning ends every exec that runs, in the order of their ids: none outlives what it ran in.
 func (d *decision) endRunning(state agboxv1.ExecState, code, message string) {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Running)) {
-		d.execEnded(id, ExecResult{State: state, Code: code, Message: message})
+		d.execEnded(id, runtime.ExecResult{State: state, Code: code, Message: message})
 	}
 }
 
-func (d *decision) execEnded(id string, r ExecResult) {
+func (d *decision) execEnded(id string, r runtime.ExecResult) {
 	kind := agboxv1.EventType_EXEC_FINISHED
 	switch r.State {
 	case agboxv1.ExecState_EXEC_STATE_FAILED:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
@@ -129,7 +130,7 @@ func logOf(id string) []persist.Entry {
 	for i := range (logEvents - 4) / 2 {
 		exec := fmt.Sprintf("%s-x%d", id, i)
 		take(lifecycle.StartExec{ExecID: exec}, persist.Entry{StartExec: &agboxv1.CreateExecRequest{SandboxId: id, ExecId: exec, Command: []string{"true"}}})
-		ended := lifecycle.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, Started: at, Ended: at}
+		ended := runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, Started: at, Ended: at}
 		take(lifecycle.ExecEnded{ExecID: exec, Result: ended}, persist.Entry{})
 	}
 	take(lifecycle.Stop{Reason: lifecycle.ReasonStopRequested}, persist.Entry{})

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/persist"
 )
@@ -27,7 +27,7 @@ type findings struct {
 	since time.Time
 }
 
-func find(inventory actors.Inventory, known func(id string) bool) findings {
+func find(inventory runtime.Inventory, known func(id string) bool) findings {
 	var f findings
 	there := map[string]bool{}
 	for id := range inventory.Objects {

@@ -1,4 +1,4 @@
-package actors
+package runtime
 
 import (
 	"context"
@@ -15,8 +15,7 @@ import (
 // Close lets a blocked Write return and does not end the input.
 type Stdin interface{ io.WriteCloser }
 
-// Input is what the runtime knows of the input of commands that were started with stdin or tty; actors.Runtime's
-// implementations have it.
+// Input reaches the standard input of commands that were started with stdin or tty.
 type Input interface {
 	// OpenStdin returns a way to the command's input, one of any number at a time; a Write of up to 4,096 bytes
 	// (Linux's PIPE_BUF) stays in one piece among theirs. It may be called as soon as the exec was accepted. It fails with ErrStdinClosed
