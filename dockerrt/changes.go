@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/agbox-dev/agbox/dockerrt/layer"
+	"github.com/agbox-dev/agbox/hosttree/layer"
 )
 
 // Changes tells every change in a copy-on-write mount, whose index in the sandbox's spec and source these are; see layer.Walk.

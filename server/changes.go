@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
-	"github.com/agbox-dev/agbox/dockerrt/layer"
 	"github.com/agbox-dev/agbox/guest/files"
+	"github.com/agbox-dev/agbox/hosttree/layer"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
 	"github.com/agbox-dev/agbox/text"

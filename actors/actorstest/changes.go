@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"github.com/agbox-dev/agbox/dockerrt/layer"
+	"github.com/agbox-dev/agbox/hosttree/layer"
 )
 
 // Changes fails with layer.ErrPrivilege, as a runtime does that may not read what sandboxes wrote.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agbox-dev/agbox/dockerrt/layer"
+	"github.com/agbox-dev/agbox/hosttree/layer"
 	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
