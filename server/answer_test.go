@@ -12,6 +12,7 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestLargeRequests: what was accepted can be read back by any client, alone and in a list, and what could not is refused.
@@ -34,7 +35,7 @@ func TestLargeRequests(t *testing.T) {
 		return &agboxv1.ServiceSpec{Name: name, Image: "image", Envs: envs}
 	}
 	f.create("plain-box", nil)
-	refused(t, create("large-box", &agboxv1.CreateSpec{OptionalServices: []*agboxv1.ServiceSpec{large("a"), large("b"), large("c")}}),
+	servertest.Refused(t, create("large-box", &agboxv1.CreateSpec{OptionalServices: []*agboxv1.ServiceSpec{large("a"), large("b"), large("c")}}),
 		codes.InvalidArgument, "SPEC_TOO_LARGE", "create_spec", "move large values into files and mount these")
 	const boxes = 4
 	for i := range boxes {
@@ -97,5 +98,5 @@ func TestLargeRequests(t *testing.T) {
 	}
 	_, err = f.CreateExec(metadata.AppendToOutgoingContext(ctx, "agbox-request-id", strings.Repeat("x", 257)),
 		&agboxv1.CreateExecRequest{SandboxId: "plain-box", Command: []string{"true"}})
-	refused(t, err, codes.InvalidArgument, "REQUEST_ID_INVALID", "agbox-request-id", "such as a UUID")
+	servertest.Refused(t, err, codes.InvalidArgument, "REQUEST_ID_INVALID", "agbox-request-id", "such as a UUID")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestBackup: what a client gets is a database with all that was recorded.
@@ -51,7 +52,7 @@ func TestReplacedDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = f.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: "image"}})
-	refused(t, err, codes.FailedPrecondition, "DATABASE_MOVED", "", path, "stop agboxd, put the right one at")
+	servertest.Refused(t, err, codes.FailedPrecondition, "DATABASE_MOVED", "", path, "stop agboxd, put the right one at")
 	if err := os.Rename(path+".ours", path); err != nil {
 		t.Fatal(err)
 	}

@@ -83,30 +83,30 @@ func TestStatesFilter(t *testing.T) {
 	if _, err := f.StopSandbox(t.Context(), &agboxv1.StopSandboxRequest{SandboxId: "stop-1"}); err != nil {
 		t.Fatal(err)
 	}
-	f.await([]string{"stop-1"}, stopped)
+	f.await([]string{"stop-1"}, servertest.Stopped)
 	for _, test := range []struct {
 		request *agboxv1.ListSandboxesRequest
 		want    string
 	}{
 		{&agboxv1.ListSandboxesRequest{}, "other-1 stop-1 run-2 run-1"},
-		{&agboxv1.ListSandboxesRequest{States: states{ready}}, "other-1 run-2 run-1"},
-		{&agboxv1.ListSandboxesRequest{States: states{stopped, ready}, LabelSelector: mine}, "stop-1 run-2 run-1"},
-		{&agboxv1.ListSandboxesRequest{States: states{failed}}, ""},
-		{&agboxv1.ListSandboxesRequest{States: states{stopped}, IncludeDeleted: true}, "stop-1"},
-		{&agboxv1.ListSandboxesRequest{States: states{stopped, deleted}}, "gone-1 stop-1"},
+		{&agboxv1.ListSandboxesRequest{States: states{servertest.Ready}}, "other-1 run-2 run-1"},
+		{&agboxv1.ListSandboxesRequest{States: states{servertest.Stopped, servertest.Ready}, LabelSelector: mine}, "stop-1 run-2 run-1"},
+		{&agboxv1.ListSandboxesRequest{States: states{servertest.Failed}}, ""},
+		{&agboxv1.ListSandboxesRequest{States: states{servertest.Stopped}, IncludeDeleted: true}, "stop-1"},
+		{&agboxv1.ListSandboxesRequest{States: states{servertest.Stopped, servertest.Deleted}}, "gone-1 stop-1"},
 	} {
 		if got := strings.Join(f.listed(test.request), " "); got != test.want {
 			t.Errorf("%v lists %q, want %q", test.request, got, test.want)
 		}
 	}
-	if got := f.deleteAll(mine, failed, deleted); got != nil {
+	if got := f.deleteAll(mine, servertest.Failed, servertest.Deleted); got != nil {
 		t.Errorf("%v are deleted", got)
 	}
-	if got := f.deleteAll(mine, stopped); fmt.Sprint(got) != "[stop-1]" {
+	if got := f.deleteAll(mine, servertest.Stopped); fmt.Sprint(got) != "[stop-1]" {
 		t.Errorf("%v are deleted", got)
 	}
-	f.await([]string{"stop-1"}, deleted)
-	if got := f.listed(&agboxv1.ListSandboxesRequest{States: states{ready}}); len(got) != 3 {
+	f.await([]string{"stop-1"}, servertest.Deleted)
+	if got := f.listed(&agboxv1.ListSandboxesRequest{States: states{servertest.Ready}}); len(got) != 3 {
 		t.Errorf("%v are left", got)
 	}
 }
@@ -115,7 +115,7 @@ func TestBulkRefusals(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	f.create("mine-1", mine)
-	unknown, none := states{stopped, 99}, map[string]string(nil)
+	unknown, none := states{servertest.Stopped, 99}, map[string]string(nil)
 	for name, ask := range map[string]func(labels map[string]string, states states) error{
 		"stop": func(labels map[string]string, states states) error {
 			_, err := f.StopSandboxes(t.Context(), &agboxv1.StopSandboxesRequest{LabelSelector: labels, States: states})
@@ -131,18 +131,18 @@ func TestBulkRefusals(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			refused(t, ask(none, nil), codes.InvalidArgument, "LABEL_SELECTOR_REQUIRED", "label_selector", "would match every sandbox; give at least one label")
-			refused(t, ask(map[string]string{"": "x"}, nil), codes.InvalidArgument, "LABEL_INVALID", "label_selector", "empty key")
-			refused(t, ask(mine, unknown), codes.InvalidArgument, "STATE_UNKNOWN", "states[1]", "is no state to ask for")
+			servertest.Refused(t, ask(none, nil), codes.InvalidArgument, "LABEL_SELECTOR_REQUIRED", "label_selector", "would match every sandbox; give at least one label")
+			servertest.Refused(t, ask(map[string]string{"": "x"}, nil), codes.InvalidArgument, "LABEL_INVALID", "label_selector", "empty key")
+			servertest.Refused(t, ask(mine, unknown), codes.InvalidArgument, "STATE_UNKNOWN", "states[1]", "is no state to ask for")
 		})
 	}
 	_, err := f.ListSandboxes(t.Context(), &agboxv1.ListSandboxesRequest{States: unknown})
-	refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[1]", "is no state to ask for")
+	servertest.Refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[1]", "is no state to ask for")
 	_, err = f.watch(&agboxv1.WatchSandboxesRequest{States: states{0}}).Recv()
-	refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "is no state to ask for")
+	servertest.Refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "is no state to ask for")
 	_, err = f.StopSandboxes(t.Context(), &agboxv1.StopSandboxesRequest{LabelSelector: mine, Grace: durationpb.New(-1)})
-	refused(t, err, codes.InvalidArgument, "DURATION_NEGATIVE", "grace", "-1ns is negative")
-	f.await([]string{"mine-1"}, ready)
+	servertest.Refused(t, err, codes.InvalidArgument, "DURATION_NEGATIVE", "grace", "-1ns is negative")
+	f.await([]string{"mine-1"}, servertest.Ready)
 }
 
 // TestBulk: 200 sandboxes stop, go on and go with one call each, and others do not.
@@ -158,22 +158,22 @@ func TestBulk(t *testing.T) {
 		want []string
 		then agboxv1.SandboxState
 	}{
-		{func() []string { return f.resumeAll(mine) }, nil, ready},
-		{func() []string { return f.stopAll(mine, stopped) }, nil, ready},
-		{func() []string { return f.stopAll(mine, ready, stopped) }, all, stopped},
-		{func() []string { return f.stopAll(mine) }, nil, stopped},
-		{func() []string { return f.resumeAll(mine, ready) }, nil, stopped},
-		{func() []string { return f.resumeAll(mine) }, all, ready},
-		{func() []string { return f.deleteAll(mine) }, all, deleted},
-		{func() []string { return f.deleteAll(mine) }, nil, deleted},
-		{func() []string { return f.stopAll(mine) }, nil, deleted},
+		{func() []string { return f.resumeAll(mine) }, nil, servertest.Ready},
+		{func() []string { return f.stopAll(mine, servertest.Stopped) }, nil, servertest.Ready},
+		{func() []string { return f.stopAll(mine, servertest.Ready, servertest.Stopped) }, all, servertest.Stopped},
+		{func() []string { return f.stopAll(mine) }, nil, servertest.Stopped},
+		{func() []string { return f.resumeAll(mine, servertest.Ready) }, nil, servertest.Stopped},
+		{func() []string { return f.resumeAll(mine) }, all, servertest.Ready},
+		{func() []string { return f.deleteAll(mine) }, all, servertest.Deleted},
+		{func() []string { return f.deleteAll(mine) }, nil, servertest.Deleted},
+		{func() []string { return f.stopAll(mine) }, nil, servertest.Deleted},
 	} {
 		if got := step.got(); !slices.Equal(got, step.want) {
 			t.Fatalf("step %d answers with %d ids: %v", i, len(got), got)
 		}
 		f.await(all, step.then)
 	}
-	if left := f.listed(&agboxv1.ListSandboxesRequest{States: states{ready}}); len(left) != 5 {
+	if left := f.listed(&agboxv1.ListSandboxesRequest{States: states{servertest.Ready}}); len(left) != 5 {
 		t.Errorf("%v are left", left)
 	}
 	if overlaps := f.fake.Overlaps(); len(overlaps) > 0 {
@@ -207,7 +207,7 @@ func TestBulkRaces(t *testing.T) {
 	busy.Go(func() { each(n/2, "mine", f.remove) })
 	busy.Go(func() { note(f.prune(&agboxv1.PruneRequest{LabelSelector: mine})) })
 	busy.Wait()
-	f.await(all, deleted)
+	f.await(all, servertest.Deleted)
 	for _, id := range all {
 		if !accepted[id] && id >= fmt.Sprintf("mine-%03d", n/2) { // the others may have been deleted one by one
 			t.Errorf("nobody accepted the deletion of %s", id)
@@ -225,14 +225,14 @@ func TestWatchStates(t *testing.T) {
 	f.create("mine-1", mine)
 	f.create("mine-2", mine)
 	f.stopAll(mine)
-	f.await([]string{"mine-1", "mine-2"}, stopped)
+	f.await([]string{"mine-1", "mine-2"}, servertest.Stopped)
 	f.create("mine-3", mine)
-	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: mine, States: states{stopped, deleted}, IncludeCurrentSnapshot: true})
+	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: mine, States: states{servertest.Stopped, servertest.Deleted}, IncludeCurrentSnapshot: true})
 	f.run("mine-3", 3)
 	f.create("mine-4", mine)
 	f.remove("mine-1")
-	f.stopAll(mine, ready)
-	f.await([]string{"mine-3", "mine-4"}, stopped)
+	f.stopAll(mine, servertest.Ready)
+	f.await([]string{"mine-3", "mine-4"}, servertest.Stopped)
 	f.remove("mine-3")
 	got := map[string]string{}
 	for range 6 {
@@ -253,41 +253,4 @@ func TestWatchStates(t *testing.T) {
 			t.Errorf("%s tells %q, want %q", id, got[id], want)
 		}
 	}
-}
-
-// TestBulkDocker: containers really stop and start again.
-func TestBulkDocker(t *testing.T) {
-	t.Parallel()
-	d := servertest.Start(t)
-	ids := []string{d.Create(&agboxv1.CreateSpec{Labels: mine}), d.Create(&agboxv1.CreateSpec{Labels: mine})}
-	other := d.Create(&agboxv1.CreateSpec{})
-	slices.Reverse(ids) // newest first
-	runs := func(want ...string) {
-		t.Helper()
-		for _, id := range append(ids, other) {
-			found, err := d.Engine.ContainerInspect(t.Context(), "agbox-primary-"+id)
-			if err != nil || found.State.Running != slices.Contains(want, id) {
-				t.Errorf("%s is %+v, %v", id, found.State, err)
-			}
-		}
-	}
-	halted, err := d.StopSandboxes(t.Context(), &agboxv1.StopSandboxesRequest{LabelSelector: mine, Force: true})
-	if err != nil || !slices.Equal(halted.SandboxIds, ids) {
-		t.Fatalf("stopped are %v, %v; want %v", halted, err, ids)
-	}
-	for _, id := range ids {
-		d.Await(id, agboxv1.EventType_SANDBOX_STOPPED)
-	}
-	runs(other)
-	resumed, err := d.ResumeSandboxes(t.Context(), &agboxv1.ResumeSandboxesRequest{LabelSelector: mine, States: states{stopped}})
-	if err != nil || !slices.Equal(resumed.SandboxIds, ids) {
-		t.Fatalf("resumed are %v, %v; want %v", resumed, err, ids)
-	}
-	for _, id := range ids {
-		reached, err := d.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: id, States: states{ready, failed}})
-		if err != nil || reached.Sandbox.State != ready {
-			t.Errorf("%s is %v, %v", id, reached, err)
-		}
-	}
-	runs(append(ids, other)...)
 }

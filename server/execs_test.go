@@ -10,6 +10,7 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 func TestListExecs(t *testing.T) {
@@ -63,11 +64,11 @@ func TestListExecs(t *testing.T) {
 		}
 	}
 	_, err := f.ListExecs(t.Context(), &agboxv1.ListExecsRequest{SandboxId: "none"})
-	refused(t, err, codes.NotFound, "SANDBOX_NOT_FOUND", "")
+	servertest.Refused(t, err, codes.NotFound, "SANDBOX_NOT_FOUND", "")
 	_, err = f.ListExecs(t.Context(), &agboxv1.ListExecsRequest{Limit: 10_001})
-	refused(t, err, codes.InvalidArgument, "LIMIT_TOO_LARGE", "limit", "10001 execs are too many for one answer: ask for at most 10000")
+	servertest.Refused(t, err, codes.InvalidArgument, "LIMIT_TOO_LARGE", "limit", "10001 execs are too many for one answer: ask for at most 10000")
 	_, err = f.ListExecs(t.Context(), &agboxv1.ListExecsRequest{States: []agboxv1.ExecState{0}})
-	refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "EXEC_STATE_UNSPECIFIED is no state to ask for")
+	servertest.Refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "EXEC_STATE_UNSPECIFIED is no state to ask for")
 	_, err = f.ListExecs(t.Context(), &agboxv1.ListExecsRequest{States: []agboxv1.ExecState{64}})
-	refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "64 is no state to ask for")
+	servertest.Refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "64 is no state to ask for")
 }

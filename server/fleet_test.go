@@ -16,14 +16,7 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/server"
-)
-
-const (
-	pending = agboxv1.SandboxState_SANDBOX_STATE_PENDING
-	ready   = agboxv1.SandboxState_SANDBOX_STATE_READY
-	failed  = agboxv1.SandboxState_SANDBOX_STATE_FAILED
-	stopped = agboxv1.SandboxState_SANDBOX_STATE_STOPPED
-	deleted = agboxv1.SandboxState_SANDBOX_STATE_DELETED
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // fleet is a daemon whose sandboxes cost nothing, on a real socket and a real database.
@@ -146,7 +139,7 @@ func (f *fleet) remove(id string) {
 	f.t.Helper()
 	_, err := f.DeleteSandbox(f.t.Context(), &agboxv1.DeleteSandboxRequest{SandboxId: id})
 	if err == nil {
-		_, err = f.WaitSandbox(f.t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: id, States: []agboxv1.SandboxState{deleted}})
+		_, err = f.WaitSandbox(f.t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: id, States: []agboxv1.SandboxState{servertest.Deleted}})
 	}
 	if err != nil {
 		f.t.Error(err)

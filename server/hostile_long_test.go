@@ -26,7 +26,7 @@ func TestLongSubscribersThatNeverRead(t *testing.T) {
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	longLog(t, d, id, 50_000)
-	works(t, d, id)
+	servertest.Works(t, d, id)
 	const subscribers, bound = 200, 256 << 10
 	before := heap()
 	// This one opens no window, so nothing but the headers of an answer can be sent.
@@ -49,15 +49,15 @@ func TestLongSubscribersThatNeverRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	// From here on it does not even read the socket.
-	works(t, d, id)
+	servertest.Works(t, d, id)
 	if grown := int64(heap()) - int64(before); grown > subscribers*bound {
 		t.Errorf("%d subscribers that never read hold %d bytes", subscribers, grown)
 	} else {
 		t.Logf("%d bytes for each of %d subscribers that never read", grown/subscribers, subscribers)
 	}
-	stream := follow(t, d, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id})
+	stream := servertest.Follow(t, d, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id})
 	for want := uint64(1); want <= 50_000; want++ {
-		if event := next(t, stream); event.Sequence != want {
+		if event := servertest.Next(t, stream); event.Sequence != want {
 			t.Fatalf("in place of event %d comes %v", want, event)
 		}
 	}
@@ -140,7 +140,7 @@ func TestLongRapidReset(t *testing.T) {
 	if most > maxStreams+500 {
 		t.Errorf("%d goroutines were there at once", most)
 	}
-	works(t, d, id)
+	servertest.Works(t, d, id)
 }
 
 // longLog gives a sandbox of a READY sandbox's log that many more events, and returns the newest sequence.

@@ -17,14 +17,6 @@ import (
 	"github.com/agbox-dev/agbox/test/servertest"
 )
 
-// works fails the test unless an ordinary client is served in full.
-func works(t *testing.T, d *servertest.Daemon, id string) {
-	t.Helper()
-	if end, stdout, _ := d.Exec(id, "echo", "served"); end.ExitCode != 0 || stdout != "served\n" {
-		t.Errorf("an ordinary exec ends with %v, %q", end, stdout)
-	}
-}
-
 // TestOversizedRequests: what is too large is refused with a reason, and the connection stays usable.
 func TestOversizedRequests(t *testing.T) {
 	t.Parallel()
@@ -36,16 +28,16 @@ func TestOversizedRequests(t *testing.T) {
 		return err
 	}
 	_, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"echo", large}})
-	refused(t, err, codes.ResourceExhausted, "REQUEST_TOO_LARGE", "")
+	servertest.Refused(t, err, codes.ResourceExhausted, "REQUEST_TOO_LARGE", "")
 	if err == nil || !strings.Contains(err.Error(), "more than 4194304") {
 		t.Errorf("the message is %v", err)
 	}
 	if err := create(strings.Repeat("x", 20<<20)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("20 MB are answered with %v", err)
 	}
-	refused(t, create("labels: {a: "+large[:3<<20]+"}"), codes.InvalidArgument, "CONFIG_YAML_TOO_LARGE", "config_yaml")
-	refused(t, create(strings.Repeat("[", 900<<10)), codes.InvalidArgument, "CONFIG_YAML_TOO_LARGE", "config_yaml")
-	refused(t, create(strings.Repeat("- ", 400<<10)), codes.InvalidArgument, "CONFIG_YAML_TOO_LARGE", "config_yaml")
+	servertest.Refused(t, create("labels: {a: "+large[:3<<20]+"}"), codes.InvalidArgument, "CONFIG_YAML_TOO_LARGE", "config_yaml")
+	servertest.Refused(t, create(strings.Repeat("[", 900<<10)), codes.InvalidArgument, "CONFIG_YAML_TOO_LARGE", "config_yaml")
+	servertest.Refused(t, create(strings.Repeat("- ", 400<<10)), codes.InvalidArgument, "CONFIG_YAML_TOO_LARGE", "config_yaml")
 	laughs := "envs: &a0 {k0: ha}\n"
 	for i := 1; i < 12; i++ {
 		laughs += fmt.Sprintf("x%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 12), ", "))
@@ -57,7 +49,7 @@ func TestOversizedRequests(t *testing.T) {
 	if err := create(laughs); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("aliases of another kind are answered with %v", err)
 	}
-	works(t, d, id)
+	servertest.Works(t, d, id)
 }
 
 // TestAnswersToLongRequests: a client that takes few headers, as most do, still learns what was wrong with a long request.
@@ -113,13 +105,13 @@ func TestHalfOpenConnections(t *testing.T) {
 		})
 	}
 	for range 20 {
-		works(t, d, id)
+		servertest.Works(t, d, id)
 	}
 	closed.Wait()
 	if after := connections(t, d.Socket()); after != before {
 		t.Errorf("the daemon has %d connections, and had %d", after, before)
 	}
-	works(t, d, id)
+	servertest.Works(t, d, id)
 }
 
 // maxStreams is how many calls one connection may have under way.
@@ -166,7 +158,7 @@ func TestStreamsAreLimited(t *testing.T) {
 	if told != maxStreams || held != streams-maxStreams {
 		t.Errorf("the limit is said to be %d, and %d of %d streams are refused", told, held, streams)
 	}
-	works(t, d, id)
+	servertest.Works(t, d, id)
 }
 
 // TestBadFrames: whoever does not keep to HTTP/2, or pings without end, is sent away.
@@ -215,7 +207,7 @@ func TestBadFrames(t *testing.T) {
 			if _, err := io.Copy(io.Discard, w.Conn); err != nil && !isReset(err) {
 				t.Errorf("it is not sent away: %v", err)
 			}
-			works(t, d, id)
+			servertest.Works(t, d, id)
 		})
 	}
 }

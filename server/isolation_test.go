@@ -9,6 +9,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // TestNoRestriction: where there are no packet rules, what would take them is refused before anything is made.
@@ -24,7 +25,7 @@ func TestNoRestriction(t *testing.T) {
 		{Image: "x", Network: allow}, {Image: "x", Network: allow, Lazy: true}, {Image: "x", Network: none, OptionalServices: service},
 	} {
 		_, err := f.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: spec})
-		refused(t, err, codes.FailedPrecondition, "NETWORK_RESTRICTION_UNAVAILABLE", "create_spec.network.mode",
+		servertest.Refused(t, err, codes.FailedPrecondition, "NETWORK_RESTRICTION_UNAVAILABLE", "create_spec.network.mode",
 			"needs packet rules, and agboxd cannot set them here: the engine is elsewhere", `use "none" without services`)
 	}
 	if calls := fake.Calls(); len(calls) != 0 {

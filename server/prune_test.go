@@ -15,6 +15,7 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // prune returns what is or would be deleted, by id.
@@ -45,8 +46,8 @@ func startEnded(t *testing.T) *fleet {
 	if _, err := f.StopSandbox(t.Context(), &agboxv1.StopSandboxRequest{SandboxId: "stopped-mine"}); err != nil {
 		t.Fatal(err)
 	}
-	f.await([]string{"stopped-mine", "stopped-other"}, stopped)
-	f.await([]string{"failed-mine", "failed-other"}, failed)
+	f.await([]string{"stopped-mine", "stopped-other"}, servertest.Stopped)
+	f.await([]string{"failed-mine", "failed-other"}, servertest.Failed)
 	return f
 }
 
@@ -64,8 +65,8 @@ func TestPrune(t *testing.T) {
 	}{
 		{&agboxv1.PruneRequest{}, "failed-mine failed-other stopped-mine stopped-other"},
 		{&agboxv1.PruneRequest{LabelSelector: mine}, "failed-mine stopped-mine"},
-		{&agboxv1.PruneRequest{States: states{failed}, OlderThan: short}, "failed-mine failed-other"},
-		{&agboxv1.PruneRequest{States: states{ready, stopped}, LabelSelector: mine}, "ready-mine stopped-mine"},
+		{&agboxv1.PruneRequest{States: states{servertest.Failed}, OlderThan: short}, "failed-mine failed-other"},
+		{&agboxv1.PruneRequest{States: states{servertest.Ready, servertest.Stopped}, LabelSelector: mine}, "ready-mine stopped-mine"},
 		{&agboxv1.PruneRequest{OlderThan: hour}, ""},
 	} {
 		test.request.DryRun = true
@@ -83,12 +84,12 @@ func TestPrune(t *testing.T) {
 	if got := f.prune(&agboxv1.PruneRequest{LabelSelector: mine, OlderThan: short}); strings.Join(got, " ") != "failed-mine stopped-mine" {
 		t.Errorf("%v are deleted", got)
 	}
-	f.await([]string{"failed-mine", "stopped-mine"}, deleted)
+	f.await([]string{"failed-mine", "stopped-mine"}, servertest.Deleted)
 	if got := f.prune(&agboxv1.PruneRequest{}); strings.Join(got, " ") != "failed-other stopped-other" {
 		t.Errorf("then %v are deleted", got)
 	}
-	f.await([]string{"failed-other", "stopped-other"}, deleted)
-	f.await([]string{"ready-mine", "ready-other"}, ready)
+	f.await([]string{"failed-other", "stopped-other"}, servertest.Deleted)
+	f.await([]string{"ready-mine", "ready-other"}, servertest.Ready)
 	if got := f.prune(&agboxv1.PruneRequest{}); got != nil {
 		t.Errorf("at last %v are deleted", got)
 	}
@@ -97,16 +98,16 @@ func TestPrune(t *testing.T) {
 func TestPruneRefusals(t *testing.T) {
 	t.Parallel()
 	f := startEnded(t)
-	for _, state := range []agboxv1.SandboxState{pending, agboxv1.SandboxState_SANDBOX_STATE_DELETING, deleted} {
-		_, err := f.Prune(t.Context(), &agboxv1.PruneRequest{States: states{stopped, state}})
-		refused(t, err, codes.InvalidArgument, "PRUNE_STATE_INVALID", "states[1]", "sandboxes cannot be pruned", "name another state")
+	for _, state := range []agboxv1.SandboxState{servertest.Pending, agboxv1.SandboxState_SANDBOX_STATE_DELETING, servertest.Deleted} {
+		_, err := f.Prune(t.Context(), &agboxv1.PruneRequest{States: states{servertest.Stopped, state}})
+		servertest.Refused(t, err, codes.InvalidArgument, "PRUNE_STATE_INVALID", "states[1]", "sandboxes cannot be pruned", "name another state")
 	}
 	_, err := f.Prune(t.Context(), &agboxv1.PruneRequest{States: states{99}})
-	refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "is no state to ask for")
+	servertest.Refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "is no state to ask for")
 	_, err = f.Prune(t.Context(), &agboxv1.PruneRequest{OlderThan: durationpb.New(-time.Hour)})
-	refused(t, err, codes.InvalidArgument, "DURATION_NEGATIVE", "older_than", "-1h0m0s is negative")
+	servertest.Refused(t, err, codes.InvalidArgument, "DURATION_NEGATIVE", "older_than", "-1h0m0s is negative")
 	_, err = f.Prune(t.Context(), &agboxv1.PruneRequest{LabelSelector: map[string]string{"": "x"}})
-	refused(t, err, codes.InvalidArgument, "LABEL_INVALID", "label_selector", "empty key")
+	servertest.Refused(t, err, codes.InvalidArgument, "LABEL_INVALID", "label_selector", "empty key")
 	if got := f.listed(&agboxv1.ListSandboxesRequest{}); len(got) != 6 {
 		t.Errorf("%v are left", got)
 	}
@@ -127,7 +128,7 @@ func TestPruneSnapshots(t *testing.T) {
 	if _, err := f.ForkSandbox(t.Context(), &agboxv1.ForkSandboxRequest{SandboxId: "ready-mine", ForkId: "the-fork"}); err != nil {
 		t.Fatal(err)
 	}
-	f.await([]string{"from-snapshot", "the-fork"}, ready)
+	f.await([]string{"from-snapshot", "the-fork"}, servertest.Ready)
 	for _, test := range []struct {
 		request *agboxv1.PruneRequest
 		want    string

@@ -15,6 +15,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 // heap is what this process holds by the collector's count, in bytes.
@@ -65,7 +66,7 @@ func TestFollowersThatNeverRead(t *testing.T) {
 		return w
 	}
 	one := func(c *raw.Client) error {
-		stream, err := c.ReadExecLog(t.Context(), &agboxv1.ReadExecLogRequest{ExecId: "exec-1", TailBytes: tail(1)})
+		stream, err := c.ReadExecLog(t.Context(), &agboxv1.ReadExecLogRequest{ExecId: "exec-1", TailBytes: new(uint64(1))})
 		if err != nil {
 			return err
 		}
@@ -105,7 +106,7 @@ func TestFollowersThatNeverRead(t *testing.T) {
 			t.Fatalf("after %d: %v", i, err)
 		}
 	}
-	refused(t, follow(), codes.ResourceExhausted, "TOO_MANY_STREAMS", "", "with 4 calls or more together have 320 calls under way")
+	servertest.Refused(t, follow(), codes.ResourceExhausted, "TOO_MANY_STREAMS", "", "with 4 calls or more together have 320 calls under way")
 	if err := one(other); err != nil {
 		t.Errorf("who follows one thing beside those who follow everything: %v", err)
 	}
@@ -117,7 +118,7 @@ func TestFollowersThatNeverRead(t *testing.T) {
 			t.Fatalf("with %d on this connection: %v", i, err)
 		}
 	}
-	refused(t, follow(), codes.ResourceExhausted, "TOO_MANY_STREAMS", "", "this connection has 320 calls under way")
+	servertest.Refused(t, follow(), codes.ResourceExhausted, "TOO_MANY_STREAMS", "", "this connection has 320 calls under way")
 	if err := one(other); err != nil {
 		t.Errorf("by another connection: %v", err)
 	}

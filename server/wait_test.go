@@ -14,6 +14,7 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 type states = []agboxv1.SandboxState
@@ -54,50 +55,50 @@ func TestWaitSandbox(t *testing.T) {
 	_, err := f.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: "box-1", CreateSpec: &agboxv1.CreateSpec{Image: "image"}})
 	ask(err)
 	now := durationpb.New(0)
-	f.waitSandbox("box-1", states{ready}, now, false, pending)
-	f.waitSandbox("box-1", nil, now, false, pending)
-	f.waitSandbox("box-1", states{ready}, durationpb.New(time.Millisecond), false, pending)
-	f.waitSandbox("box-1", states{ready, pending}, nil, true, pending)
+	f.waitSandbox("box-1", states{servertest.Ready}, now, false, servertest.Pending)
+	f.waitSandbox("box-1", nil, now, false, servertest.Pending)
+	f.waitSandbox("box-1", states{servertest.Ready}, durationpb.New(time.Millisecond), false, servertest.Pending)
+	f.waitSandbox("box-1", states{servertest.Ready, servertest.Pending}, nil, true, servertest.Pending)
 	close(doors["create box-1"])
-	f.waitSandbox("box-1", states{failed, ready}, nil, true, ready)
-	f.waitSandbox("box-1", nil, nil, true, ready)
+	f.waitSandbox("box-1", states{servertest.Failed, servertest.Ready}, nil, true, servertest.Ready)
+	f.waitSandbox("box-1", nil, nil, true, servertest.Ready)
 
 	_, err = f.StopSandbox(t.Context(), &agboxv1.StopSandboxRequest{SandboxId: "box-1"})
 	ask(err)
-	f.waitSandbox("box-1", states{ready}, nil, true, ready)
-	f.waitSandbox("box-1", nil, now, false, ready)
+	f.waitSandbox("box-1", states{servertest.Ready}, nil, true, servertest.Ready)
+	f.waitSandbox("box-1", nil, now, false, servertest.Ready)
 	close(doors["stop box-1"])
-	f.waitSandbox("box-1", nil, nil, true, stopped)
-	f.waitSandbox("box-1", states{ready}, now, false, stopped)
+	f.waitSandbox("box-1", nil, nil, true, servertest.Stopped)
+	f.waitSandbox("box-1", states{servertest.Ready}, now, false, servertest.Stopped)
 
 	_, err = f.DeleteSandbox(t.Context(), &agboxv1.DeleteSandboxRequest{SandboxId: "box-1"})
 	ask(err)
 	const deleting = agboxv1.SandboxState_SANDBOX_STATE_DELETING
-	f.waitSandbox("box-1", states{ready, stopped}, nil, false, deleting)
-	f.waitSandbox("box-1", states{deleted}, now, false, deleting)
+	f.waitSandbox("box-1", states{servertest.Ready, servertest.Stopped}, nil, false, deleting)
+	f.waitSandbox("box-1", states{servertest.Deleted}, now, false, deleting)
 	var resting sync.WaitGroup
-	resting.Go(func() { f.waitSandbox("box-1", nil, nil, true, deleted) })
+	resting.Go(func() { f.waitSandbox("box-1", nil, nil, true, servertest.Deleted) })
 	f.waitSandbox("box-1", nil, durationpb.New(10*time.Millisecond), false, deleting)
 	close(doors["remove box-1"])
 	resting.Wait()
-	f.waitSandbox("box-1", states{deleted}, nil, true, deleted)
-	f.waitSandbox("box-1", nil, nil, true, deleted)
-	f.waitSandbox("box-1", states{failed}, nil, false, deleted)
+	f.waitSandbox("box-1", states{servertest.Deleted}, nil, true, servertest.Deleted)
+	f.waitSandbox("box-1", nil, nil, true, servertest.Deleted)
+	f.waitSandbox("box-1", states{servertest.Failed}, nil, false, servertest.Deleted)
 
 	_, err = f.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: "broken", CreateSpec: &agboxv1.CreateSpec{Image: "image"}})
 	ask(err)
-	f.waitSandbox("broken", states{ready}, nil, false, failed)
-	f.waitSandbox("broken", states{deleted}, now, false, failed)
-	f.waitSandbox("broken", nil, nil, true, failed)
+	f.waitSandbox("broken", states{servertest.Ready}, nil, false, servertest.Failed)
+	f.waitSandbox("broken", states{servertest.Deleted}, now, false, servertest.Failed)
+	f.waitSandbox("broken", nil, nil, true, servertest.Failed)
 
 	_, err = f.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: "none"})
-	refused(t, err, codes.NotFound, "SANDBOX_NOT_FOUND", "")
-	_, err = f.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: "box-1", States: states{ready, 0}})
-	refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[1]", "SANDBOX_STATE_UNSPECIFIED is no state to ask for")
+	servertest.Refused(t, err, codes.NotFound, "SANDBOX_NOT_FOUND", "")
+	_, err = f.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: "box-1", States: states{servertest.Ready, 0}})
+	servertest.Refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[1]", "SANDBOX_STATE_UNSPECIFIED is no state to ask for")
 	_, err = f.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: "box-1", States: states{99}})
-	refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "99 is no state to ask for")
+	servertest.Refused(t, err, codes.InvalidArgument, "STATE_UNKNOWN", "states[0]", "99 is no state to ask for")
 	_, err = f.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: "box-1", Timeout: durationpb.New(-1)})
-	refused(t, err, codes.InvalidArgument, "DURATION_NEGATIVE", "timeout", "-1ns is negative")
+	servertest.Refused(t, err, codes.InvalidArgument, "DURATION_NEGATIVE", "timeout", "-1ns is negative")
 }
 
 // TestWaitExec: the end wakes all who wait, and the end of the daemon those who are left.
@@ -137,9 +138,9 @@ func TestWaitExec(t *testing.T) {
 		}
 	}
 	_, err = f.WaitExec(t.Context(), &agboxv1.WaitExecRequest{ExecId: "none"})
-	refused(t, err, codes.NotFound, "EXEC_NOT_FOUND", "")
+	servertest.Refused(t, err, codes.NotFound, "EXEC_NOT_FOUND", "")
 	_, err = f.WaitExec(t.Context(), &agboxv1.WaitExecRequest{ExecId: "exec-1", Timeout: durationpb.New(-1)})
-	refused(t, err, codes.InvalidArgument, "DURATION_NEGATIVE", "timeout", "-1ns is negative")
+	servertest.Refused(t, err, codes.InvalidArgument, "DURATION_NEGATIVE", "timeout", "-1ns is negative")
 	// All who looked so far have their answers: the next name is of the wait that begins now.
 	select {
 	case <-f.looked:
@@ -151,5 +152,5 @@ func TestWaitExec(t *testing.T) {
 	}()
 	<-f.looked
 	f.stop()
-	refused(t, (<-ends).err, codes.Unavailable, "DAEMON_SHUTTING_DOWN", "")
+	servertest.Refused(t, (<-ends).err, codes.Unavailable, "DAEMON_SHUTTING_DOWN", "")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/test/servertest"
 )
 
 var mine = map[string]string{"team": "a"}
@@ -139,7 +140,7 @@ func TestTrimmedAway(t *testing.T) {
 		for {
 			event, err := stream.Recv()
 			if err != nil {
-				refused(t, err, codes.OutOfRange, "SANDBOX_EVENT_SEQUENCE_EXPIRED", "", "begin another one, with include_current_snapshot")
+				servertest.Refused(t, err, codes.OutOfRange, "SANDBOX_EVENT_SEQUENCE_EXPIRED", "", "begin another one, with include_current_snapshot")
 				oldest, _, _ := f.db.Bounds("mine-1")
 				told, _ := errors.AsType[*raw.Error](err)
 				if told != nil && (told.Metadata["from_sequence"] != fmt.Sprint(last) || told.Metadata["oldest_sequence"] != fmt.Sprint(oldest)) {
@@ -169,11 +170,11 @@ func TestWatchEnds(t *testing.T) {
 	f := startFleet(t, actors.Config{}, actorstest.New())
 	stream := f.watch(&agboxv1.WatchSandboxesRequest{LabelSelector: map[string]string{"": "a"}})
 	_, err := stream.Recv()
-	refused(t, err, codes.InvalidArgument, "LABEL_INVALID", "label_selector", "a label has an empty key")
+	servertest.Refused(t, err, codes.InvalidArgument, "LABEL_INVALID", "label_selector", "a label has an empty key")
 	stream = f.watch(&agboxv1.WatchSandboxesRequest{})
 	f.stop()
 	_, err = stream.Recv()
-	refused(t, err, codes.Unavailable, "DAEMON_SHUTTING_DOWN", "")
+	servertest.Refused(t, err, codes.Unavailable, "DAEMON_SHUTTING_DOWN", "")
 }
 
 // BenchmarkWatch is the time until 100 watchers have heard of one exec in each of 1,000 sandboxes.

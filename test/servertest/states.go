@@ -1,0 +1,15 @@
+package servertest
+
+import (
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+const (
+	Pending = agboxv1.SandboxState_SANDBOX_STATE_PENDING
+	Ready   = agboxv1.SandboxState_SANDBOX_STATE_READY
+	Failed  = agboxv1.SandboxState_SANDBOX_STATE_FAILED
+	Stopped = agboxv1.SandboxState_SANDBOX_STATE_STOPPED
+	Deleted = agboxv1.SandboxState_SANDBOX_STATE_DELETED
+)
+
+const Dormant = agboxv1.SandboxState_SANDBOX_STATE_DORMANT
