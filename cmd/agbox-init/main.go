@@ -21,7 +21,7 @@
 //
 // One goroutine, sandbox.run, owns every decision and all state: it forks, reaps, signals and keeps
 // the time, and it never blocks: whatever lies in the sandbox is opened, read or executed by the lookup, which reads accounts, and by the
-// children that become commands. Around it, too: the dialer, which reads from the daemon, one writer per
+// children that become commands, which only the forkers wait for. Around it, too: the dialer, which reads from the daemon, one writer per
 // connection, the pump, which moves output, and the accepter of handovers. A panic in any of them
 // prints its trace and ends the process, and the container with it: there is no half-alive PID 1.
 //

@@ -1,6 +1,8 @@
 package pid1
 
 import (
+	"runtime"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -33,42 +35,112 @@ type report struct{ step, path, errno int32 }
 
 const reportSize = int(unsafe.Sizeof(report{}))
 
-// fork makes the process that becomes the command, in a session, and so a process group, of its own. It returns at once: the
-// child has yet to go to its directory and to open its program, and what lies in the sandbox can hold it up for as long as it likes (a
-// lease, a file system that does not answer). That is why this is no syscall.ForkExec, which waits for the child with a lock that
-// every other start needs.
-//
-// What the child reports comes out of the second descriptor, which does not block: a report, or, once the program runs or the
-// child has died, the end.
-func (l *launch) fork() (pid, from int, err error) {
-	argv, err := syscall.SlicePtrFromStrings(l.argv)
-	if err != nil {
-		return 0, -1, err
+// attempt is one fork of a launch, with all that the child needs, as the kernel takes it.
+type attempt struct {
+	*launch
+	argv, env, paths []*byte
+	dir              *byte
+	to               int   // descriptor that the child reports to
+	mine             []int // descriptors that are closed once the child has its own
+	// pid is the child's, or less than zero for the errno for which there is none. The kernel sets it before the child runs.
+	pid int32
+}
+
+// attempt gets l ready to be forked. What the child reports will come out of the descriptor, which does not block: a report, or, once the
+// program runs or the child has died, the end.
+func (l *launch) attempt(mine []int) (a *attempt, from int, err error) {
+	a = &attempt{launch: l, mine: mine}
+	if a.argv, err = syscall.SlicePtrFromStrings(l.argv); err != nil {
+		return nil, -1, err
 	}
-	env, err := syscall.SlicePtrFromStrings(l.env)
-	if err != nil {
-		return 0, -1, err
+	if a.env, err = syscall.SlicePtrFromStrings(l.env); err != nil {
+		return nil, -1, err
 	}
-	paths, err := syscall.SlicePtrFromStrings(l.paths)
-	if err != nil {
-		return 0, -1, err
+	if a.paths, err = syscall.SlicePtrFromStrings(l.paths); err != nil {
+		return nil, -1, err
 	}
-	dir, err := syscall.BytePtrFromString(l.dir)
-	if err != nil {
-		return 0, -1, err
+	a.paths = a.paths[:len(l.paths)]
+	if a.dir, err = syscall.BytePtrFromString(l.dir); err != nil {
+		return nil, -1, err
 	}
 	var ends [2]int
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
-		return 0, -1, err
+		return nil, -1, err
 	}
-	pid, errno := l.clone(argv, env, paths[:len(l.paths)], dir, ends[1])
-	syscall.Close(ends[1])
-	if errno != 0 {
-		syscall.Close(ends[0])
-		return 0, -1, errno
-	}
-	return pid, ends[0], nil
+	a.to = ends[1]
+	return a, ends[0], nil
 }
+
+// run makes the process that becomes the command, in a session, and so a process group, of its own. The child goes to its directory and opens
+// its program itself, and what lies in the sandbox can hold it up for as long as it likes (a lease, a file system that does not answer).
+//
+// A child that shares this process's memory until then takes a third of the time of one that gets a copy, and has the thread of the caller
+// wait for it: that is for the forkers. Neither is a syscall.ForkExec, which waits with a lock that every other start needs.
+func (a *attempt) run(shared bool) {
+	var errno syscall.Errno
+	if shared {
+		errno = a.share()
+	} else {
+		errno = a.clone(uintptr(syscall.SIGCHLD) | parentSetTid)
+		afterFork()
+	}
+	if errno != 0 {
+		atomic.StoreInt32(&a.pid, -int32(errno))
+		a.wake()
+	}
+	runtime.KeepAlive(a)
+	syscall.Close(a.to)
+	closeAll(a.mine)
+}
+
+// share tells Go's runtime, as around each system call, that this thread will do nothing for it meanwhile.
+//
+//go:nosplit
+//go:norace
+func (a *attempt) share() syscall.Errno {
+	enterSyscall()
+	errno := a.clone(uintptr(syscall.SIGCHLD) | parentSetTid | shareMemory | untilExec)
+	afterFork()
+	exitSyscall()
+	return errno
+}
+
+// await returns the child's pid as soon as there is one, for which nothing in the sandbox is needed.
+func (a *attempt) await() (int, error) {
+	for atomic.LoadInt32(&a.pid) == 0 {
+		syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&a.pid)), futexWait, 0, 0, 0, 0)
+	}
+	if a.pid < 0 {
+		return 0, syscall.Errno(-a.pid)
+	}
+	return int(a.pid), nil
+}
+
+//go:nosplit
+func (a *attempt) wake() {
+	syscall.RawSyscall(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&a.pid)), futexWake, 1)
+}
+
+// forkers is how many starts may share memory at a time, each with a thread that waits. More at once, and those beside one that is
+// held up, get copies.
+const forkers = 2
+
+func fork(attempts <-chan *attempt) {
+	for a := range attempts {
+		a.run(true)
+	}
+}
+
+// rawClone is the system call. With shareMemory it returns twice on one stack, for which it keeps its return address in a register.
+//
+//go:noescape
+func rawClone(flags uintptr, pid *int32) (r1, errno uintptr)
+
+//go:linkname enterSyscall runtime.entersyscall
+func enterSyscall()
+
+//go:linkname exitSyscall runtime.exitsyscall
+func exitSyscall()
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -86,6 +158,14 @@ const (
 	oPath         = 0x200000     // O_PATH, which package syscall lacks
 	setSeccomp    = 22           // PR_SET_SECCOMP
 	seccompFilter = 2            // SECCOMP_MODE_FILTER
+	futexWait     = 0 | 128      // FUTEX_WAIT, FUTEX_PRIVATE_FLAG
+	futexWake     = 1 | 128
+
+	// Flags of clone. The last has the caller wait, and the kernel neither take the child for want of memory, and this process with
+	// it, nor set this process's oom_score_adj with the child's.
+	parentSetTid = 0x00100000
+	shareMemory  = 0x00000100
+	untilExec    = 0x00004000 // CLONE_VFORK
 )
 
 var (
@@ -93,16 +173,19 @@ var (
 	oomScore     = []byte("1000")
 )
 
-// clone is the fork proper. The child is a copy of this process with one thread: between beforeFork and its end it may do nothing but
-// system calls, without a word to Go's runtime, and has no stack to grow.
+// clone is the fork proper. Between beforeFork and its end the child may do nothing but system calls, without a word to Go's runtime, and
+// has no stack to grow; nor may it write what the parent reads, whose frame this one is too. After clone the parent calls afterFork.
 //
 //go:noinline
 //go:norace
-func (l *launch) clone(argv, env, paths []*byte, dir *byte, to int) (int, syscall.Errno) {
+//go:nosplit
+func (a *attempt) clone(flags uintptr) syscall.Errno {
 	var (
 		r          report
 		fd         uintptr
 		errno      syscall.Errno
+		l          = a.launch
+		to         = a.to
 		refused    = int32(-1)
 		files      = l.files
 		mark       = rlimit{l.tag, l.tagHard}
@@ -115,12 +198,10 @@ func (l *launch) clone(argv, env, paths []*byte, dir *byte, to int) (int, syscal
 		groups = &l.groups[0]
 	}
 	beforeFork()
-	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
-	if errno != 0 || pid != 0 {
-		afterFork()
-		return int(pid), errno
+	if pid, failed := rawClone(flags, &a.pid); failed != 0 || pid != 0 {
+		return syscall.Errno(failed)
 	}
-	afterForkInChild()
+	a.wake()
 
 	// First of all the kernel is to take this process, and not PID 1, when there is no memory. It may not be allowed, nor to set a
 	// mark; neither is needed to run.
@@ -176,17 +257,20 @@ func (l *launch) clone(argv, env, paths []*byte, dir *byte, to int) (int, syscal
 		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETUID, uintptr(l.uid), 0, 0); errno != 0 {
 			goto failed
 		}
+		// A new user makes the memory what fs.suid_dumpable says, and older kernels end all who share what is dumped.
+		syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0)
 	}
+	afterForkInChild() // signals arrive from here on
 	r.step = stepDirectory
-	if _, _, errno = syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(dir)), 0, 0); errno != 0 {
+	if _, _, errno = syscall.RawSyscall(syscall.SYS_CHDIR, uintptr(unsafe.Pointer(a.dir)), 0, 0); errno != 0 {
 		goto failed
 	}
 
 	// As execvp: the first that there is, and that may be executed.
 	r.step = stepProgram
-	for i := range paths {
-		path := uintptr(unsafe.Pointer(paths[i]))
-		_, _, errno = syscall.RawSyscall(syscall.SYS_EXECVE, path, uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&env[0])))
+	for i := range a.paths {
+		path := uintptr(unsafe.Pointer(a.paths[i]))
+		_, _, errno = syscall.RawSyscall(syscall.SYS_EXECVE, path, uintptr(unsafe.Pointer(&a.argv[0])), uintptr(unsafe.Pointer(&a.env[0])))
 		r.path = int32(i)
 		switch errno {
 		case syscall.ENOENT, syscall.ENOTDIR:
@@ -203,7 +287,7 @@ func (l *launch) clone(argv, env, paths []*byte, dir *byte, to int) (int, syscal
 	}
 	if r.path, errno = -1, syscall.ENOENT; refused >= 0 {
 		r.path, errno = refused, syscall.EACCES
-		path := uintptr(unsafe.Pointer(paths[refused]))
+		path := uintptr(unsafe.Pointer(a.paths[refused]))
 		if _, _, other := syscall.RawSyscall6(syscall.SYS_OPENAT, atCwd, path, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0, 0, 0); other == 0 {
 			errno = syscall.EISDIR
 		}

@@ -56,8 +56,8 @@ func Main(args []string) {
 const apartGroup = 65534
 
 // threads is how many this process has at most: two that run Go code, and one for each goroutine that may wait in the kernel (the
-// reader and the writer of a connection, the accepter, the pump, the lookup, signals), the runtime's own, and some to spare.
-const threads = 12
+// reader and the writer of a connection, the accepter, the pump, the lookup, the forkers, signals), the runtime's own, and some to spare.
+const threads = 12 + forkers
 
 // reserveThreads makes all threads now. Later there may be no room for one under the sandbox's limit of processes, or of memory, of
 // which Go's runtime dies. It keeps those that are idle.

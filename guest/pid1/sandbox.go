@@ -24,6 +24,8 @@ type sandbox struct {
 	clock     clock // of all deadlines
 
 	questions []question      // for the lookup, in turn
+	attempts  chan *attempt   // for the forkers
+	forking   []*execution    // whose pids are not known yet
 	ready     chan *execution // perhaps its program runs
 
 	inbox     chan received
@@ -53,7 +55,7 @@ const afterKill = time.Second
 func newSandbox(o options) *sandbox {
 	s := &sandbox{
 		options: o, environ: os.Environ(), canSwap: canSwitchUser(), null: null(), terminals: openTerminals(), oom: openOOMCounter(),
-		tags: newTagger(), sealed: canSeal(), ready: make(chan *execution),
+		tags: newTagger(), sealed: canSeal(), attempts: make(chan *attempt), ready: make(chan *execution),
 		inbox: make(chan received), drained: make(chan *execution), handovers: make(chan int),
 		children: make(chan os.Signal, 1), signals: make(chan os.Signal, 16),
 		execs: map[string]*execution{}, running: map[*execution]struct{}{}, leaders: map[int]*execution{},
@@ -85,6 +87,9 @@ func (s *sandbox) run() {
 	questions, answers := make(chan question), make(chan answer)
 	look := &lookup{options: s.options, environ: s.environ, canSwap: s.canSwap, users: users{passwdPath: "/etc/passwd", groupPath: "/etc/group"}}
 	go look.run(questions, answers)
+	for range forkers {
+		go fork(s.attempts)
+	}
 
 	timer := time.NewTimer(0)
 	for !s.stopping || len(s.running) > 0 || !s.childless {
@@ -96,12 +101,14 @@ func (s *sandbox) run() {
 		}
 		select {
 		case r := <-s.inbox:
+			s.settleForks()
 			s.receive(r)
 		case ask <- next:
 			s.questions = s.questions[1:]
 		case a := <-answers:
 			s.launch(a)
 		case e := <-s.ready:
+			s.settleForks()
 			s.settleStart(e)
 		case e := <-s.drained:
 			s.end(e, e.result())
@@ -109,12 +116,15 @@ func (s *sandbox) run() {
 			s.bootDone(protocol.BootStatus{State: protocol.BootHandedOver})
 			syscall.Close(fd)
 		case <-s.children:
+			s.settleForks()
 			s.reap()
 		case sig := <-s.signals:
 			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+				s.settleForks()
 				s.stop(s.stopGrace)
 			}
 		case <-timer.C:
+			s.settleForks()
 			if s.expire(s.clock.now()) {
 				s.leave()
 				return

@@ -24,6 +24,7 @@ type starting struct {
 	primary     *primaryStart
 	by          time.Time // by the sandbox's clock
 	launch      launch
+	attempt     *attempt
 	report      int                // descriptor that tells how the start went; -1 until it is forked
 	early       []protocol.Message // came for the command meanwhile
 }
@@ -74,19 +75,37 @@ func (s *sandbox) launch(a answer) {
 		s.refuse(e, problem)
 		return
 	}
-	// Nothing is reaped between the fork and the entry in leaders: it is this goroutine that reaps.
 	e.tag, e.oomKills = s.tags.next(), s.oom.kills()
 	st.launch.tag, st.launch.tagHard = e.tag, s.tags.hard
-	pid, from, err := st.launch.fork()
-	closeAll(mine)
+	attempt, from, err := st.launch.attempt(mine)
 	if err != nil {
+		closeAll(mine)
 		s.refuse(e, forkFailure(err, st.launch.argv[0]))
 		return
 	}
-	e.pid, st.report = pid, from
-	s.leaders[pid] = e
-	s.childless = false
+	st.report, st.attempt = from, attempt
 	s.pump.awaitStart(e, from)
+	s.forking = append(s.forking, e)
+	s.childless = false
+	select {
+	case s.attempts <- attempt:
+	default:
+		attempt.run(false)
+	}
+}
+
+// settleForks finds out the pids of what has been forked. Whatever is decided is decided after that.
+func (s *sandbox) settleForks() {
+	for _, e := range s.forking {
+		pid, err := e.starting.attempt.await()
+		if err != nil {
+			s.refuse(e, forkFailure(err, e.starting.launch.argv[0]))
+			continue
+		}
+		e.pid = pid
+		s.leaders[pid] = e
+	}
+	s.forking = s.forking[:0]
 }
 
 // prepare makes all of the launch but its files.

@@ -42,7 +42,7 @@ func TestStartHeldByLease(t *testing.T) {
 	}
 	s := b.spec([]string{"held"})
 	go func() { stuck <- b.wait(s) }()
-	for range 5 {
+	for range 100 { // enough for init to collect its garbage meanwhile
 		b.expect(b.run("true"), 0, "")
 	}
 	b.check(b.link.Cancel(b.context(), s.ID, time.Minute))
@@ -54,6 +54,24 @@ func TestStartHeldByLease(t *testing.T) {
 	if left := b.processes(); len(left) > 0 {
 		t.Fatalf("%q", left)
 	}
+}
+
+// While a start is held up its child shares init's memory. What its user does to it is done to it alone.
+func TestStartHeldAndSignalled(t *testing.T) {
+	b := newBox(t)
+	b.write("bin/held", "#!/bin/sh\n", 0o755)
+	b.start()
+	b.lease("bin/held")
+	stuck := make(chan outcome)
+	s := b.spec([]string{"held"})
+	go func() { stuck <- b.wait(s) }()
+	b.expect(b.sh(`until [ "$found" ]; do for p in /proc/[0-9]*; do
+		[ $p != /proc/1 ] && grep -q '^init$' $p/comm 2>/dev/null && ! cat $p/mem 2>/dev/null && kill -QUIT ${p#/proc/} && found=1
+	done; done; true`), 0, "")
+	if o := <-stuck; o.Signal != 3 {
+		t.Fatalf("%+v", o.Result)
+	}
+	b.expect(b.run("true"), 0, "")
 }
 
 // Without a timeout of its own such an exec ends as well, and says why.
