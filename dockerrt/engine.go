@@ -3,8 +3,10 @@ package dockerrt
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 )
@@ -35,6 +37,7 @@ func (d *Docker) engine(ctx context.Context) (runtime.Engine, error) {
 	return runtime.Engine{
 		Version: info.ServerVersion, APIVersion: d.api.ClientVersion(), OS: info.OperatingSystem, StorageDriver: info.Driver,
 		Pool: d.subnets.pool.String(), SubnetsUsed: used, SubnetsTotal: total,
+		Runtimes: slices.Sorted(maps.Keys(info.Runtimes)),
 	}, nil
 }
 

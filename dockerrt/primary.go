@@ -91,6 +91,7 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
 	host := confine(spec)
+	host.Runtime = spec.Runtime
 	host.NetworkMode = "none"
 	if networked(spec) {
 		host.NetworkMode = container.NetworkMode(networkName(sandboxID))

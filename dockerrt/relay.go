@@ -20,6 +20,7 @@ import (
 	"github.com/docker/docker/api/types/versions"
 
 	"github.com/agbox-dev/agbox/guest/protocol"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // ExecTransport is how commands get into a sandbox.
@@ -71,11 +72,19 @@ func (d *Docker) chooseTransport(ctx context.Context) error {
 			transport, why = TransportEngine, host+" is no socket of this host"
 		case desktop:
 			transport, why = TransportEngine, "the engine is "+info.OperatingSystem
+		case !sharesKernel(info.DefaultRuntime):
+			transport, why = TransportEngine, "the engine's default runtime is "+info.DefaultRuntime
 		}
 	}
 	d.relays = transport == TransportEngine
 	d.log.Info("how commands get into new sandboxes", "exec_transport", string(transport), "because", why)
 	return nil
+}
+
+// sharesKernel reports whether containers of the runtime, "" being the engine's default, run on the host's own kernel, so that a
+// descriptor can be passed to them. gVisor and Kata have kernels of their own; of a runtime that nobody knows we expect no more.
+func sharesKernel(runtime string) bool {
+	return slices.Contains([]string{"", "runc", "io.containerd.runc.v2", "crun", "youki", "nvidia", "sysbox-runc"}, runtime)
 }
 
 // atLeast compares a kernel's version, such as 6.1.0-13-amd64.
@@ -96,9 +105,9 @@ func (l layout) relayed(sandboxID string) bool {
 func (l layout) relayMark(sandboxID string) string { return path.Join(l.run(sandboxID), "engine") }
 
 // markTransport notes the transport of a sandbox that is about to be made.
-func (d *Docker) markTransport(sandboxID string) error {
+func (d *Docker) markTransport(sandboxID string, spec *agboxv1.CreateSpec) error {
 	mark := d.layout.relayMark(sandboxID)
-	if !d.relays {
+	if !d.relays && sharesKernel(spec.Runtime) {
 		if err := os.Remove(mark); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -207,7 +207,7 @@ func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandb
 func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, network string, err error) {
 	d.unlink(sandboxID)
 	d.links.retire(sandboxID, false)
-	if err := d.markTransport(sandboxID); err != nil {
+	if err := d.markTransport(sandboxID, spec); err != nil {
 		return nil, "", fmt.Errorf("cannot note how commands get into the sandbox: %w", err)
 	}
 	if link, err = d.link(sandboxID); err != nil {

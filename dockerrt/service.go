@@ -93,6 +93,7 @@ func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agbo
 		Labels:      d.containerLabels(sandboxID, componentService, service.Name, spec.Labels, found),
 	}
 	host := confine(service)
+	host.Runtime = spec.Runtime
 	host.NetworkMode = container.NetworkMode(networkName(sandboxID))
 	host.DNS = d.nameServers(spec.Network)
 	host.LogConfig = serviceLog

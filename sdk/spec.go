@@ -50,6 +50,7 @@ type Spec struct {
 	ReadOnlyRoot       bool     // mounts, Tmpfs and /workspace stay writable
 	CapAdd             []string // beside the default capabilities, such as IPC_LOCK
 	AllowNewPrivileges bool     // lets setuid programs such as sudo work
+	Runtime            string   // the engine's runtime, such as runsc; "": the engine's default
 
 	Network    *Network // nil: the internet
 	Ports      []Port
@@ -210,6 +211,7 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 		ExtraHosts:         s.ExtraHosts,
 		CapAdd:             s.CapAdd,
 		AllowNewPrivileges: s.AllowNewPrivileges,
+		Runtime:            s.Runtime,
 	}
 	for _, m := range s.Mounts {
 		mount := &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable}

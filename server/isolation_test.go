@@ -12,6 +12,23 @@ import (
 	"github.com/agbox-dev/agbox/test/servertest"
 )
 
+// TestRuntimeUnknown: a runtime that the engine does not have is refused before anything is made.
+func TestRuntimeUnknown(t *testing.T) {
+	t.Parallel()
+	fake := actorstest.New()
+	f := startServer(t, actors.Config{}, server.Config{}, fake)
+	for runtime, known := range map[string]bool{"runsc": false, "runc": true, "": true} {
+		_, err := f.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: "x", Runtime: runtime}})
+		if known {
+			if err != nil {
+				t.Errorf("%q: %v", runtime, err)
+			}
+			continue
+		}
+		servertest.Refused(t, err, codes.FailedPrecondition, "RUNTIME_UNKNOWN", "create_spec.runtime", `no runtime "runsc"; use one of runc`)
+	}
+}
+
 // TestNoRestriction: where there are no packet rules, what would take them is refused before anything is made.
 func TestNoRestriction(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -15,6 +17,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
+	"github.com/agbox-dev/agbox/text"
 )
 
 func (s *Server) Ping(context.Context, *agboxv1.PingRequest) (*agboxv1.PingResponse, error) {
@@ -39,6 +42,9 @@ func (s *Server) create(ctx context.Context, id string, resolved *spec.Resolved)
 		return nil, err
 	}
 	if err := s.restricted(resolved.Spec); err != nil {
+		return nil, err
+	}
+	if err := s.runnable(ctx, resolved.Spec.Runtime); err != nil {
 		return nil, err
 	}
 	for _, skipped := range resolved.Skipped {
@@ -92,6 +98,26 @@ func (s *Server) restricted(create *agboxv1.CreateSpec) error {
 	return newStatus(codes.FailedPrecondition, reasonNoRestriction, fmt.Sprintf(
 		"%s: %q needs packet rules, and agboxd cannot set them here: %s; use \"none\" without services, or leave the network as it is",
 		field, create.Network.Mode, problem), map[string]string{"field": field})
+}
+
+const reasonRuntimeUnknown = "RUNTIME_UNKNOWN"
+
+// runnable refuses a runtime that the engine does not have.
+func (s *Server) runnable(ctx context.Context, runtime string) error {
+	if runtime == "" {
+		return nil
+	}
+	engine, err := s.runtime.Engine(ctx)
+	if err != nil {
+		return s.fail(err)
+	}
+	if slices.Contains(engine.Runtimes, runtime) {
+		return nil
+	}
+	const field = "create_spec.runtime"
+	return newStatus(codes.FailedPrecondition, reasonRuntimeUnknown, fmt.Sprintf(
+		"%s: the engine has no runtime %s; use one of %s, or add it to the engine's daemon.json under \"runtimes\"",
+		field, strconv.Quote(text.Bound(runtime, 64)), strings.Join(engine.Runtimes, ", ")), map[string]string{"field": field})
 }
 
 // requestID is the mark by which a client says that a create or an exec may be a repetition of an earlier try.

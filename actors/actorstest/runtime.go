@@ -295,7 +295,7 @@ func (r *Runtime) Disks() []string    { return nil }
 func (r *Runtime) Examine(context.Context) ([]*agboxv1.Finding, error) { return nil, nil }
 
 func (r *Runtime) Engine(context.Context) (runtime.Engine, error) {
-	return runtime.Engine{Version: "fake", SubnetsTotal: 1}, nil
+	return runtime.Engine{Version: "fake", SubnetsTotal: 1, Runtimes: []string{"runc"}}, nil
 }
 
 func (r *Runtime) Stats(_ context.Context, id string) ([]*agboxv1.ContainerStats, error) {

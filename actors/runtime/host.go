@@ -29,4 +29,6 @@ type Engine struct {
 	// something else on the host occupies, too.
 	Pool                      string
 	SubnetsUsed, SubnetsTotal uint32
+	// Runtimes are the names of those that can run containers, sorted.
+	Runtimes []string
 }

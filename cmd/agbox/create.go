@@ -82,6 +82,7 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.Var((*hosts)(&f.spec.ExtraHosts), "add-host", "line of /etc/hosts")
 	flags.StringArrayVar(&f.spec.CapAdd, "cap-add", nil, "capability beside the default ones, such as IPC_LOCK")
 	flags.BoolVar(&f.spec.AllowNewPrivileges, "allow-new-privileges", false, "let setuid programs such as sudo work")
+	flags.StringVar(&f.spec.Runtime, "runtime", "", "the engine's runtime, such as runsc (default: the engine's own)")
 	flags.StringVar(&f.snapshot, "snapshot", "", "begin with the files and the spec of this snapshot, in place of an image")
 	flags.StringVar(&f.config, "config", "", "YAML file with the spec, - for stdin; flags override it")
 	flags.BoolVar(&f.wait, "wait", true, "wait until the sandbox is ready")

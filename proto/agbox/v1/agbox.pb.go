@@ -1233,6 +1233,8 @@ type CreateSpec struct {
 	Lazy          bool           `protobuf:"varint,86,opt,name=lazy,proto3" json:"lazy,omitempty"`
 	Lease         *LeaseSpec     `protobuf:"bytes,87,opt,name=lease,proto3" json:"lease,omitempty"`
 	RestartPolicy *RestartPolicy `protobuf:"bytes,88,opt,name=restart_policy,json=restartPolicy,proto3" json:"restart_policy,omitempty"`
+	// The engine's runtime that runs the sandbox's containers, such as "runsc"; omitted: the engine's default.
+	Runtime       string `protobuf:"bytes,89,opt,name=runtime,proto3" json:"runtime,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1503,6 +1505,13 @@ func (x *CreateSpec) GetRestartPolicy() *RestartPolicy {
 		return x.RestartPolicy
 	}
 	return nil
+}
+
+func (x *CreateSpec) GetRuntime() string {
+	if x != nil {
+		return x.Runtime
+	}
+	return ""
 }
 
 // LeaseSpec has the sandbox end with those who hold it.
@@ -8206,7 +8215,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x12NetworkDestination\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x1a\n" +
-	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\x8f\f\n" +
+	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\xa9\f\n" +
 	"\n" +
 	"CreateSpec\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12+\n" +
@@ -8247,7 +8256,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0eon_command_end\x18R \x01(\tR\fonCommandEnd\x12\x12\n" +
 	"\x04lazy\x18V \x01(\bR\x04lazy\x12)\n" +
 	"\x05lease\x18W \x01(\v2\x13.agbox.v1.LeaseSpecR\x05lease\x12>\n" +
-	"\x0erestart_policy\x18X \x01(\v2\x17.agbox.v1.RestartPolicyR\rrestartPolicy\x1a9\n" +
+	"\x0erestart_policy\x18X \x01(\v2\x17.agbox.v1.RestartPolicyR\rrestartPolicy\x12\x18\n" +
+	"\aruntime\x18Y \x01(\tR\aruntime\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a7\n" +
