@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -30,35 +32,25 @@ func (g *guard) watch(ctx context.Context) (wait func()) {
 		g.log.Warn("a socket that somebody removes will not be made again: nothing can be watched", slog.Any("error", err))
 		return func() {}
 	}
-	g.add(watcher)
 	var group sync.WaitGroup
 	group.Go(func() {
 		defer watcher.Close()
+		g.check(watcher)
 		for {
 			select {
 			case event := <-watcher.Events:
 				if g.concerns(event) {
-					g.check()
-					g.add(watcher) // a directory that was made again
+					g.check(watcher)
 				}
 			case err := <-watcher.Errors: // something may have been missed
 				g.log.Warn("the daemon's directories were not watched for a moment", slog.Any("error", err))
-				g.check()
+				g.check(watcher)
 			case <-ctx.Done():
 				return
 			}
 		}
 	})
 	return group.Wait
-}
-
-// add watches both directories; adding one again does nothing.
-func (g *guard) add(watcher *fsnotify.Watcher) {
-	for _, dir := range []string{g.paths.data, filepath.Dir(g.paths.socket)} {
-		if err := watcher.Add(dir); err != nil {
-			g.log.Warn("a directory cannot be watched", slog.String("path", dir), slog.Any("error", err))
-		}
-	}
 }
 
 func (g *guard) concerns(event fsnotify.Event) bool {
@@ -73,19 +65,34 @@ func (g *guard) concerns(event fsnotify.Event) bool {
 	return false
 }
 
-func (g *guard) check() {
+// check looks until nothing had to be made any more: a directory that was made is watched from the next look on, and what
+// has happened in it by then only that look shows.
+func (g *guard) check(watcher *fsnotify.Watcher) {
+	for made := true; made; {
+		for _, dir := range []string{g.paths.data, filepath.Dir(g.paths.socket)} {
+			if err := watcher.Add(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // which the look mends
+				g.log.Warn("a directory cannot be watched", slog.String("path", dir), slog.Any("error", err))
+			}
+		}
+		made = g.look()
+	}
+}
+
+func (g *guard) look() (made bool) {
 	if err := g.db.Check(); err != nil {
 		g.log.Error("audit: the database is not where it was", slog.Any("error", err))
 	}
-	made, err := g.socket.Check()
-	if err != nil {
-		g.log.Error("audit: the socket was removed, and cannot be made again", slog.String("path", g.paths.socket), slog.Any("error", err))
-	} else if made {
-		g.log.Warn("audit: the socket was removed, and made again", slog.String("path", g.paths.socket))
+	for _, place := range []struct {
+		name, path string
+		check      func() (made bool, err error)
+	}{{"socket", g.paths.socket, g.socket.Check}, {"host lock", g.paths.lock, g.lock.check}} {
+		again, err := place.check()
+		if err != nil {
+			g.log.Error("audit: the "+place.name+" was removed, and cannot be made again", slog.String("path", place.path), slog.Any("error", err))
+		} else if again {
+			g.log.Warn("audit: the "+place.name+" was removed, and made again", slog.String("path", place.path))
+		}
+		made = made || again && err == nil
 	}
-	if made, err := g.lock.check(); err != nil {
-		g.log.Error("audit: the host lock was removed, and cannot be taken again", slog.Any("error", err))
-	} else if made {
-		g.log.Warn("audit: the host lock was removed, and taken again", slog.String("path", g.paths.lock))
-	}
+	return made
 }

@@ -1,17 +1,22 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
+	"github.com/agbox-dev/agbox/server"
 	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
@@ -90,3 +95,64 @@ func TestGuard(t *testing.T) {
 	}
 	launch(t).end()
 }
+
+// TestGuardOfWhatGoesMeanwhile: what is removed again while the guard makes it is made once more.
+func TestGuardOfWhatGoesMeanwhile(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "agbox") // the socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	p := paths{socket: filepath.Join(dir, "r", "s"), lock: filepath.Join(dir, "r", "l"), data: t.TempDir()}
+	p.database = filepath.Join(p.data, "ids.db")
+	db, err := persist.Open(p.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	lock, err := lockHost(p.lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := server.Listen(p.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	ctx, end := context.WithCancel(t.Context())
+	const rounds = 100
+	told := make(onMessage, rounds)
+	wait := (&guard{p, db, socket, lock, slog.New(told)}).watch(ctx)
+	defer func() { end(); wait() }()
+	for i := range rounds {
+		told <- func() { os.RemoveAll(filepath.Dir(p.socket)) }
+		if err := os.Remove(p.socket); err != nil {
+			t.Fatal(err)
+		}
+		deadline := time.Now().Add(time.Minute)
+		for len(told) > 0 || !exists(p.socket) || !exists(p.lock) {
+			if time.Now().After(deadline) {
+				t.Fatalf("socket %v and lock %v are there after removal %d", exists(p.socket), exists(p.lock), i)
+			}
+		}
+	}
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// onMessage is a log that does one of these things with each message.
+type onMessage chan func()
+
+func (o onMessage) Handle(context.Context, slog.Record) error {
+	select {
+	case do := <-o:
+		do()
+	default:
+	}
+	return nil
+}
+
+func (o onMessage) Enabled(context.Context, slog.Level) bool { return true }
+func (o onMessage) WithAttrs([]slog.Attr) slog.Handler       { return o }
+func (o onMessage) WithGroup(string) slog.Handler            { return o }
