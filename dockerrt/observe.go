@@ -27,7 +27,7 @@ func (d *Docker) Inventory(ctx context.Context) (runtime.Inventory, error) {
 func (d *Docker) inventory(ctx context.Context) (runtime.Inventory, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	found := runtime.Inventory{Running: map[string]bool{}, Objects: map[string]bool{}, Since: map[string]time.Time{}}
+	found := runtime.Inventory{Objects: map[string]bool{}, Since: map[string]time.Time{}}
 	containers, err := d.containers(ctx, "", true)
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: %w", err)
@@ -36,11 +36,6 @@ func (d *Docker) inventory(ctx context.Context) (runtime.Inventory, error) {
 		id := c.Labels[labelSandbox]
 		found.Since[id] = earlier(found.Since[id], time.Unix(c.Created, 0))
 		found.Objects[id] = found.Objects[id] || c.Labels[labelOwner] != d.owner()
-		running := (c.State == container.StateRunning || c.State == container.StatePaused) && connected(c)
-		if seen, others := found.Running[id]; others {
-			running = running && seen
-		}
-		found.Running[id] = running
 	}
 	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine("")})
 	if err != nil {
@@ -102,30 +97,40 @@ func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 	if err == nil && seen.Cause != "" {
 		d.note(sandboxID, "observe", seen.Cause)
 	}
+	if seen.Alive {
+		if _, err := d.booted(sandboxID); err != nil {
+			d.log.Warn("no way for commands yet", "sandbox_id", sandboxID, "error", err)
+		}
+	}
 	return seen, reached(err)
 }
 
 func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (runtime.Observation, error) {
 	ctx, cancel := d.read(ctx)
 	defer cancel()
-	containers, err := d.containers(ctx, sandboxID, true)
-	if err != nil {
-		return runtime.Observation{}, fmt.Errorf("dockerrt: %w", err)
-	}
-	byService := map[string]string{} // ids; the primary's is ""
-	for _, c := range containers {
-		byService[c.Labels[labelService]] = c.ID
+	services := map[string]string{} // ids
+	if !alone(spec) {
+		containers, err := d.containers(ctx, sandboxID, true)
+		if err != nil {
+			return runtime.Observation{}, fmt.Errorf("dockerrt: %w", err)
+		}
+		for _, c := range containers {
+			services[c.Labels[labelService]] = c.ID
+		}
 	}
 	look := func(service string) (part, error) {
-		id, there := byService[service]
-		if !there {
-			return missingPart, nil
+		id, err := services[service], error(nil)
+		if service == "" {
+			id, err = d.primary(ctx, sandboxID)
 		}
-		found, err := d.api.ContainerInspect(ctx, id) // a list is behind the event that tells of an end
-		if isNotFound(err) {
+		var found container.InspectResponse
+		if err == nil && id != "" {
+			found, err = d.api.ContainerInspect(ctx, id) // a list is behind the event that tells of an end
+		}
+		if id == "" && err == nil || isNotFound(err) {
 			return missingPart, nil
 		} else if err != nil {
-			return part{}, fmt.Errorf("dockerrt: cannot inspect %s: %w", id, err)
+			return part{}, fmt.Errorf("dockerrt: cannot inspect %s: %w", cmp.Or(service, primaryName(sandboxID)), err)
 		}
 		return d.look(ctx, sandboxID, spec, service, found), nil
 	}
@@ -195,12 +200,6 @@ func (d *Docker) unlinked(ctx context.Context, sandboxID string) part {
 		return part{}
 	}
 	return part{runtime.CodeLinkLost, "runs, but its agbox-init cannot be reached: nothing in it can be started, ended or heard of"}
-}
-
-// Attach implements runtime.Runtime.
-func (d *Docker) Attach(sandboxID string) error {
-	_, err := d.booted(sandboxID)
-	return err
 }
 
 // outOfMemory reports whether the kernel ended the container for want of memory. The engine's flag alone is also set when it

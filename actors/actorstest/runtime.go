@@ -104,6 +104,9 @@ func (r *Runtime) Die(sandboxID string) {
 	r.watch <- func(w runtime.Watcher) { w.Ended(sandboxID) }
 }
 
+// Miss has the watcher told that there was a gap in what it hears.
+func (r *Runtime) Miss() { r.watch <- func(w runtime.Watcher) { w.Missed() } }
+
 // LoseLink has the watcher told that nobody inside the sandbox answers; with dies its primary is gone, too.
 func (r *Runtime) LoseLink(sandboxID string, dies bool) {
 	r.mu.Lock()
@@ -141,7 +144,9 @@ func (r *Runtime) operate(ctx context.Context, verb, sandboxID string, running b
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.running[sandboxID] = running
+	if verb != "pause" && verb != "unpause" { // which neither start nor end anything
+		r.running[sandboxID] = running
+	}
 	return nil
 }
 
@@ -209,17 +214,11 @@ func (r *Runtime) Stop(ctx context.Context, id string, _ *time.Duration) error {
 }
 
 func (r *Runtime) Pause(ctx context.Context, id string, _ *agboxv1.CreateSpec) error {
-	return r.operate(ctx, "pause", id, r.isRunning(id))
+	return r.operate(ctx, "pause", id, true)
 }
 
 func (r *Runtime) Unpause(ctx context.Context, id string, _ *agboxv1.CreateSpec) error {
-	return r.operate(ctx, "unpause", id, r.isRunning(id))
-}
-
-func (r *Runtime) isRunning(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.running[id]
+	return r.operate(ctx, "unpause", id, true)
 }
 
 func (r *Runtime) Remove(ctx context.Context, id string) error {
@@ -249,7 +248,7 @@ func (r *Runtime) Inventory(ctx context.Context) (runtime.Inventory, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return runtime.Inventory{Running: maps.Clone(r.running), Objects: maps.Clone(r.Orphans), Histories: slices.Clone(r.Histories)}, nil
+	return runtime.Inventory{Objects: maps.Clone(r.Orphans), Histories: slices.Clone(r.Histories)}, nil
 }
 
 func (r *Runtime) Describe(_ context.Context, id string) (runtime.Found, error) {
@@ -306,8 +305,6 @@ func (r *Runtime) Stats(_ context.Context, id string) ([]*agboxv1.ContainerStats
 	}
 	return []*agboxv1.ContainerStats{{Pids: 1}}, nil
 }
-
-func (r *Runtime) Attach(string) error { return nil }
 
 func (r *Runtime) Watch(ctx context.Context, _ time.Time, watcher runtime.Watcher) {
 	for {

@@ -14,11 +14,9 @@ type Observer interface {
 	// Describe returns a sandbox that only the runtime knows, and ExecIDs the execs of which there are logs or results.
 	Describe(ctx context.Context, sandboxID string) (Found, error)
 	ExecIDs(sandboxID string) ([]string, error)
-	// Observe returns what became of the sandbox's containers.
+	// Observe returns what became of the sandbox's containers. To those of one that lives it opens the way for commands, as
+	// after a restart of the daemon; commands do so by themselves, and this spares the first one the wait.
 	Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (Observation, error)
-	// Attach opens the way for commands to a primary that runs, as after a restart of the daemon. Commands do
-	// so by themselves; this spares the first one the wait.
-	Attach(sandboxID string) error
 	// Watch tells what happens, from since on, until ctx ends. It reconnects by itself.
 	Watch(ctx context.Context, since time.Time, watcher Watcher)
 }
@@ -47,8 +45,6 @@ type Watcher interface {
 
 // Inventory is what the runtime holds of this daemon's sandboxes.
 type Inventory struct {
-	// Running are the sandboxes whose containers all run.
-	Running map[string]bool
 	// Objects are the sandboxes with any object in the runtime; true when an earlier process of this daemon made it.
 	Objects map[string]bool
 	// Histories are the sandboxes with logs or results on disk.
