@@ -8,12 +8,9 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// keepOnCommandEnd is the on_command_end with which a sandbox stays READY.
-const keepOnCommandEnd = "keep"
-
 // runCommand waits for the end of the primary's own command, which runs as long as the sandbox does.
 func (s *sandbox) runCommand(c actor.Context) {
-	if !s.state.Up() || s.state.CommandEnded || s.execs[runtime.CommandID] != nil || len(s.entry.spec.GetCommand()) == 0 {
+	if s.execs[runtime.CommandID] != nil || !s.system.policy(s.entry.spec).FollowsCommand(s.state) {
 		return
 	}
 	s.entry.crashed.Store(false)
@@ -23,7 +20,7 @@ func (s *sandbox) runCommand(c actor.Context) {
 // commandEnded records the end, or has the sandbox halted first when that is its failure: then no exec runs any more
 // when it is told.
 func (s *sandbox) commandEnded(c actor.Context, m *execEnded) {
-	if s.entry.spec.GetOnCommandEnd() == keepOnCommandEnd {
+	if !s.system.policy(s.entry.spec).HaltsOnCommandEnd() {
 		s.take(c, []*step{s.fact(c.Self(), m, lifecycle.CommandEnded{Result: m.result})})
 		return
 	}

@@ -19,7 +19,7 @@ func (w *world) record(id, execID string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	events, err := lifecycle.Decide(view.State, lifecycle.StartExec{ExecID: execID}, time.Now())
+	events, err := lifecycle.Decide(view.State, lifecycle.Policy{}, lifecycle.StartExec{ExecID: execID}, time.Now())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ type entry struct {
 }
 
 func newEntry(id string, spec *agboxv1.CreateSpec) *entry {
-	e := &entry{id: id, spec: spec, lease: lease{free: time.Now()}, gate: make(chan struct{}, 1), gone: make(chan struct{})}
+	e := &entry{id: id, spec: spec, lease: lease{count: lifecycle.Lease{Since: time.Now()}}, gate: make(chan struct{}, 1), gone: make(chan struct{})}
 	e.gate <- struct{}{}
 	return e
 }

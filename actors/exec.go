@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,8 @@ func (x *exec) start(sandbox *actor.PID) {
 			return // nobody waits: the sandbox has recorded the end, or will ask again
 		}
 		if err != nil {
-			result = execLost(err)
+			result = runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED,
+				Code: cmp.Or(errorCode(err), lifecycle.CodeExecResultLost), Message: err.Error()}
 		}
 		x.system.actors.Root.Send(sandbox, &execEnded{execID: x.request.ExecId, result: result})
 	})

@@ -7,47 +7,22 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
-
-// defaultLeaseGrace is what LeaseSpec.grace promises when it is unset.
-const defaultLeaseGrace = 30 * time.Second
 
 // lease counts those who hold a sandbox. It is of this process only: holders are its clients.
 type lease struct {
-	mu      sync.Mutex
-	holders int
-	// free is since when nobody holds it.
-	free time.Time
+	mu    sync.Mutex
+	count lifecycle.Lease
+}
+
+func (l *lease) now() lifecycle.Lease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count
 }
 
 // leaseChanged has the sandbox look at its lease again.
 type leaseChanged struct{}
-
-// leased reports whether somebody must hold the sandbox for it to go on.
-func leased(state lifecycle.State, spec *agboxv1.CreateSpec) bool {
-	return spec.GetLease() != nil && !state.Detached && state.Phase != lifecycle.Deleting && state.Phase != lifecycle.Deleted
-}
-
-// leaseEnd is when the sandbox ends unless somebody holds it again, zero for never.
-func (e *entry) leaseEnd(state lifecycle.State) time.Time {
-	if !leased(state, e.spec) {
-		return time.Time{}
-	}
-	grace := defaultLeaseGrace
-	if e.spec.Lease.Grace != nil {
-		grace = e.spec.Lease.Grace.AsDuration()
-	}
-	e.lease.mu.Lock()
-	defer e.lease.mu.Unlock()
-	if e.lease.holders > 0 {
-		return time.Time{}
-	}
-	if e.spec.Lease.GetOnEnd() == byStop && state.ChangedAt.After(e.lease.free) {
-		return state.ChangedAt.Add(grace) // whoever resumes it has time to hold it
-	}
-	return e.lease.free.Add(grace)
-}
 
 // Hold holds the sandbox's lease until release is called, once. It fails with ErrNotFound, or ErrNoLease when the sandbox
 // was created without a lease, was detached, or is being deleted.
@@ -60,7 +35,7 @@ func (s *System) Hold(_ context.Context, id string) (release func(), err error) 
 	if err != nil {
 		return nil, err
 	}
-	if !leased(state, e.spec) {
+	if !s.policy(e.spec).Leased(state) {
 		return nil, fmt.Errorf("%w: %s", ErrNoLease, id)
 	}
 	s.hold(e, 1)
@@ -79,8 +54,8 @@ func (s *System) KeepLeases() {
 
 func (s *System) hold(e *entry, n int) {
 	e.lease.mu.Lock()
-	e.lease.holders += n
-	e.lease.free = time.Now()
+	e.lease.count.Holders += n
+	e.lease.count.Since = time.Now()
 	e.lease.mu.Unlock()
 	if e.pid != nil {
 		s.actors.Root.Send(e.pid, &leaseChanged{})

@@ -14,7 +14,6 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // operation is work on the runtime that goes on outside its actor.
@@ -27,15 +26,8 @@ type operation struct {
 // operationEnded comes back from every operation, whatever happened to it.
 type operationEnded struct {
 	token uint64
-	kind  lifecycle.Operation
+	ended lifecycle.Ended
 	err   error
-	// results are the ends of execs that are on disk, read after the operation.
-	results map[string]runtime.ExecResult
-	// command is the end of the primary's own command, if that is on disk.
-	command *runtime.ExecResult
-	// seen is what an observation found.
-	seen    runtime.Observation
-	started runtime.Started
 }
 
 // progressed is an operation's progress.
@@ -51,16 +43,13 @@ func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *ope
 	op := &operation{token: s.tokens.Add(1), kind: kind, cancel: cancel}
 	s.work.Go(func() {
 		defer cancel()
-		ended := operationEnded{token: op.token, kind: kind}
-		if kind == lifecycle.Restarting {
-			s.waitUntil(ctx, e.state.Load().RestartAt)
-		}
+		ended := operationEnded{token: op.token, ended: lifecycle.Ended{Operation: kind}}
 		select {
 		case <-e.gate:
 			s.perform(ctx, e, pid, &ended)
 			e.gate <- struct{}{}
 		case <-ctx.Done():
-			ended.err = ctx.Err()
+			ended.fail(ctx.Err())
 			s.actors.Root.Send(pid, &ended)
 		}
 	})
@@ -71,14 +60,14 @@ func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *ope
 func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *operationEnded) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			ended.err = s.panicked(ended.kind.String(), e.id, reason)
+			ended.fail(s.panicked(ended.ended.Operation.String(), e.id, reason))
 		}
 		s.actors.Root.Send(pid, ended)
 	}()
 	told := map[runtime.Progress]bool{}
 	var telling sync.Mutex
-	ended.err = s.persistently(ctx, func() error {
-		return s.operate(ctx, e, ended, func(p runtime.Progress) {
+	err := s.persistently(ctx, func() error {
+		return s.operate(ctx, e, &ended.ended, func(p runtime.Progress) {
 			telling.Lock()
 			known := told[p] // by an earlier try
 			told[p] = true
@@ -88,9 +77,17 @@ func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *o
 			}
 		})
 	})
-	ended.results = s.recordedResults(e)
+	ended.fail(err)
+	ended.ended.Execs = s.recordedResults(e)
 	if result, found := s.runtime.ExecRecord(e.id, runtime.CommandID); found && len(e.spec.GetCommand()) > 0 {
-		ended.command = &result
+		ended.ended.Command = &result
+	}
+}
+
+// fail sets what the operation came to nothing for; nil changes nothing.
+func (m *operationEnded) fail(err error) {
+	if m.err = err; err != nil {
+		m.ended.Failed, m.ended.Message, m.ended.Code = true, err.Error(), errorCode(err)
 	}
 }
 
@@ -131,14 +128,17 @@ func (s *System) persistently(ctx context.Context, do func() error) error {
 	}
 }
 
-func (s *System) operate(ctx context.Context, e *entry, ended *operationEnded, report func(runtime.Progress)) (err error) {
-	switch ended.kind {
+func (s *System) operate(ctx context.Context, e *entry, ended *lifecycle.Ended, report func(runtime.Progress)) (err error) {
+	var started runtime.Started
+	switch ended.Operation {
 	case lifecycle.Creating:
-		ended.started, err = s.runtime.Create(ctx, e.id, e.spec, report)
-	case lifecycle.Resuming:
-		ended.started, err = s.runtime.Resume(ctx, e.id, e.spec, report)
+		started, err = s.runtime.Create(ctx, e.id, e.spec, report)
 	case lifecycle.Restarting:
-		ended.started, err = s.restart(ctx, e, report)
+		if err = s.runtime.Halt(ctx, e.id); err == nil { // what is left of the one that crashed
+			started, err = s.runtime.Resume(ctx, e.id, e.spec, report)
+		}
+	case lifecycle.Resuming:
+		started, err = s.runtime.Resume(ctx, e.id, e.spec, report)
 	case lifecycle.Stopping:
 		err = s.runtime.Stop(ctx, e.id, e.state.Load().Grace)
 	case lifecycle.Killing:
@@ -150,19 +150,32 @@ func (s *System) operate(ctx context.Context, e *entry, ended *operationEnded, r
 	case lifecycle.Removing:
 		err = s.remove(ctx, e)
 	default:
-		if ended.seen, err = s.runtime.Observe(ctx, e.id, e.spec); err != nil || ended.seen.Alive && !e.crashed.Load() {
-			return err
-		}
-		if err := s.runtime.Halt(ctx, e.id); err != nil {
-			s.log.Warn("a sandbox that failed could not be halted", slog.String("sandbox_id", e.id), slog.Any("error", err))
-		}
-		if !ended.seen.Alive { // an engine hears that memory ran out a moment after the end that it led to
-			if again, err := s.runtime.Observe(ctx, e.id, e.spec); err == nil && again.Code == ended.seen.Code {
-				ended.seen = again
-			}
-		}
+		return s.look(ctx, e, ended)
 	}
+	ended.Ports = started.Ports
 	return err
+}
+
+// look observes the sandbox, and halts one that has died or whose own command has ended.
+func (s *System) look(ctx context.Context, e *entry, ended *lifecycle.Ended) error {
+	seen, err := s.runtime.Observe(ctx, e.id, e.spec)
+	if err != nil {
+		return err
+	}
+	ended.Gone, ended.Lost, ended.Halted = !seen.Alive, seen.Lost, e.crashed.Load()
+	if !ended.Gone && !ended.Halted {
+		return nil
+	}
+	if err := s.runtime.Halt(ctx, e.id); err != nil {
+		s.log.Warn("a sandbox that failed could not be halted", slog.String("sandbox_id", e.id), slog.Any("error", err))
+	}
+	if ended.Gone { // an engine hears that memory ran out a moment after the end that it led to
+		if again, err := s.runtime.Observe(ctx, e.id, e.spec); err == nil && again.Code == seen.Code {
+			seen = again
+		}
+		ended.Code, ended.Message = seen.Code, seen.Cause
+	}
+	return nil
 }
 
 // remove removes the sandbox, again if something of it was made meanwhile.
@@ -186,21 +199,10 @@ func (s *System) recordedResults(e *entry) map[string]runtime.ExecResult {
 	return results
 }
 
-func failure(kind lifecycle.Operation, err error) lifecycle.OperationFailed {
-	failed := lifecycle.OperationFailed{Operation: kind, Message: err.Error()}
+// errorCode is the runtime's own code for the error, "" where it has none.
+func errorCode(err error) string {
 	if coded, ok := errors.AsType[runtime.CodedError](err); ok {
-		failed.Code = coded.ErrorCode()
+		return coded.ErrorCode()
 	}
-	return failed
-}
-
-// execLost is the result of an exec that the runtime could not tell about.
-func execLost(err error) runtime.ExecResult {
-	result := runtime.ExecResult{
-		State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: lifecycle.CodeExecResultLost, Message: err.Error(),
-	}
-	if coded, ok := errors.AsType[runtime.CodedError](err); ok {
-		result.Code = coded.ErrorCode()
-	}
-	return result
+	return ""
 }

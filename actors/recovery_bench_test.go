@@ -68,7 +68,7 @@ func fill(b *testing.B, db *persist.DB, id string, n int) {
 	entry := persist.Entry{SandboxID: id, Create: &agboxv1.CreateSpec{Image: "image"}, At: at}
 	var entries []persist.Entry
 	take := func(c lifecycle.Command, e persist.Entry) {
-		events, err := lifecycle.Decide(state, c, at)
+		events, err := lifecycle.Decide(state, lifecycle.Policy{}, c, at)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -38,13 +38,13 @@ type sandbox struct {
 	execs map[string]*actor.PID
 	// serving are the optional services that are being started, by name, with what ends the waiting for them.
 	serving map[string]context.CancelFunc
-	// held are the uses that wait until the sandbox, which was idle and paused, or never made, goes on; tried: its making
-	// was begun for them.
-	held  []*request
-	tried bool
+	// parked are the uses that wait until the sandbox, which was idle and paused, or never made, goes on; tried: that was begun
+	// for them.
+	parked []*request
+	tried  bool
 	// trimmed is the sequence up to which events were removed.
 	trimmed uint64
-	timer   deadlineTimer
+	timer   nextTimer
 }
 
 // giveUp has a sandbox that crashes again and again give itself up.
@@ -63,8 +63,8 @@ type linkLost struct{ why string }
 func (s *sandbox) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *request:
-		if s.holds(m) {
-			s.hold(c, m)
+		if s.state.Waits(m.command) {
+			s.park(c, m)
 			return
 		}
 		s.enqueue(c, &step{command: m.command, create: m.create, exec: m.exec, requestID: m.requestID,
@@ -89,7 +89,7 @@ func (s *sandbox) Receive(c actor.Context) {
 		s.started(c)
 	case *actor.Stopping, *actor.Restarting:
 		s.timer.stop()
-		s.stopServing()
+		s.stopServing(nil)
 		if s.operation != nil {
 			s.operation.cancel()
 		}
@@ -118,14 +118,8 @@ func (s *sandbox) Receive(c actor.Context) {
 	case *lookDue:
 		s.lookAgain, s.stale = false, true
 		s.act(c)
-	case *deadlinePassed:
-		if command := s.timer.due(s.system, c.Self(), m, s.state.Sequence); command != nil {
-			if at, _ := deadline(s.system.config, s.state, s.entry); at.IsZero() || at.After(s.system.now()) {
-				s.act(c) // somebody holds the lease again
-				return
-			}
-			s.take(c, []*step{s.fact(c.Self(), m, command)})
-		}
+	case *timePassed:
+		s.timePassed(c, m)
 	case *leaseChanged:
 		s.act(c)
 	}
@@ -199,36 +193,12 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 		return // the daemon ends: the log still announces the operation, and the next start carries it on
 	}
 	var steps []*step
-	for id, result := range m.results {
-		steps = append(steps, s.fact(c.Self(), m, lifecycle.ExecEnded{ExecID: id, Result: result}))
+	for _, fact := range lifecycle.Facts(s.state, s.system.policy(s.entry.spec), m.ended) {
+		steps = append(steps, s.fact(c.Self(), m, fact))
 	}
-	if m.command != nil {
-		ended := lifecycle.CommandEnded{Result: *m.command, Fails: m.kind == lifecycle.NoOperation && s.entry.crashed.Load()}
-		if m.command.ExitCode != 0 || m.command.Code != "" {
-			ended.Restarts = restarts(s.entry.spec)
-		}
-		steps = append(steps, s.fact(c.Self(), m, ended))
-	}
-	switch {
-	case m.kind == lifecycle.NoOperation && m.err != nil:
-		if s.state.Operation == lifecycle.NoOperation {
-			s.lookLater(c.Self(), m.err)
-		} // else it was given up for what was asked for meanwhile, after which it is due
-	case m.kind == lifecycle.NoOperation && !m.seen.Alive:
-		steps = append(steps, s.fact(c.Self(), m, lifecycle.Died{Code: m.seen.Code, Message: m.seen.Cause, Restarts: restarts(s.entry.spec)}))
-	case m.kind == lifecycle.NoOperation:
-		for name, why := range m.seen.Lost {
-			if s.state.Services[name] == lifecycle.ServiceReady {
-				steps = append(steps, s.fact(c.Self(), m,
-					lifecycle.ServiceReported{Service: name, Code: runtime.CodeServiceNotRunning, Message: why}))
-			}
-		}
-	case m.err != nil:
-		failed := failure(m.kind, m.err)
-		failed.Restarts = restarts(s.entry.spec)
-		steps = append(steps, s.fact(c.Self(), m, failed))
-	default:
-		steps = append(steps, s.fact(c.Self(), m, lifecycle.OperationDone{Operation: m.kind, Ports: m.started.Ports}))
+	look := m.ended.Operation == lifecycle.NoOperation
+	if look && m.err != nil && s.state.Operation == lifecycle.NoOperation { // else it was given up for what was asked for meanwhile
+		s.lookLater(c.Self(), m.err)
 	}
 	for rest := steps; len(rest) > 0; {
 		rest = s.record(c, rest)
@@ -241,15 +211,14 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 		}
 	}
 	s.operation = nil
-	if m.kind == lifecycle.NoOperation && s.state.Operation != lifecycle.NoOperation {
+	switch {
+	case look && s.state.Operation != lifecycle.NoOperation:
 		s.stale = true
+	case m.ended.Operation == lifecycle.Pausing || m.ended.Operation == lifecycle.Unpausing:
+		s.stale = s.stale || m.err != nil // the container may be gone
 	}
-	if m.kind == lifecycle.NoOperation && m.err == nil {
+	if look && m.err == nil {
 		s.looks.Reset()
-	}
-	if m.err != nil && (m.kind == lifecycle.Pausing || m.kind == lifecycle.Unpausing) {
-		s.stale = true // the container may be gone
-		s.release(c, nil)
 	}
 	s.act(c)
 	if s.state.Phase == lifecycle.Deleted {
@@ -279,7 +248,7 @@ func (s *sandbox) act(c actor.Context) {
 		if s.state.Operation != lifecycle.NoOperation && s.operation.kind != s.state.Operation {
 			s.operation.cancel() // its end brings us back here
 		}
-	case s.state.Operation != lifecycle.NoOperation:
+	case s.state.Begun(s.system.now()):
 		s.operation = s.system.launch(s.entry, c.Self(), s.state.Operation)
 	case s.stale && s.state.Up():
 		s.stale = false
@@ -287,7 +256,7 @@ func (s *sandbox) act(c actor.Context) {
 	}
 	s.wake(c)
 	s.serve(c)
-	s.timer.set(s.system, c.Self(), s.state, s.entry)
+	s.setTimer(c.Self())
 }
 
 func (s *sandbox) runExec(c actor.Context, request *agboxv1.CreateExecRequest) {

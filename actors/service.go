@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -16,35 +17,36 @@ type served struct {
 	err  error
 }
 
-// serve starts the optional services of which nothing was told yet, each by itself, while the sandbox is READY, and
-// gives up those that are being started when it is not.
+// serve starts the optional services that are to be started, each by itself, and gives up others that are being started.
 func (s *sandbox) serve(c actor.Context) {
-	if s.state.Phase != lifecycle.Ready || s.state.Operation != lifecycle.NoOperation {
-		s.stopServing()
-		return
-	}
-	for _, service := range s.entry.spec.GetOptionalServices() {
-		state := s.state.Services[service.Name]
-		if s.serving[service.Name] != nil || state == lifecycle.ServiceReady || state == lifecycle.ServiceFailed {
+	wanted := map[string]bool{}
+	for _, service := range s.system.policy(s.entry.spec).ServicesToStart(s.state) {
+		wanted[service.Name] = true
+		if s.serving[service.Name] != nil {
 			continue
 		}
+		again := s.state.Services[service.Name] == lifecycle.ServiceAgain
 		ctx, cancel := context.WithCancel(s.system.working)
 		s.serving[service.Name] = cancel
 		system, e, self := s.system, s.entry, c.Self()
 		system.work.Go(func() {
 			defer cancel()
-			err := system.startService(ctx, e, service, state == lifecycle.ServiceAgain)
+			err := system.startService(ctx, e, service, again)
 			if ctx.Err() == nil {
 				system.actors.Root.Send(self, &served{service.Name, err})
 			}
 		})
 	}
+	s.stopServing(wanted)
 }
 
-func (s *sandbox) stopServing() {
+// stopServing gives up the services that are being started and are not wanted any more.
+func (s *sandbox) stopServing(wanted map[string]bool) {
 	for name, cancel := range s.serving {
-		cancel()
-		delete(s.serving, name)
+		if !wanted[name] {
+			cancel()
+			delete(s.serving, name)
+		}
 	}
 }
 
@@ -54,16 +56,9 @@ func (s *sandbox) served(c actor.Context, m *served) {
 	}
 	report := lifecycle.ServiceReported{Service: m.name}
 	if m.err != nil {
-		failed := failure(lifecycle.NoOperation, m.err)
-		report.Code, report.Message = failed.Code, failed.Message
-		if report.Code == "" {
-			report.Code = runtime.CodeServiceFailed
-		}
+		report.Code, report.Message = cmp.Or(errorCode(m.err), runtime.CodeServiceFailed), m.err.Error()
 	}
 	s.take(c, []*step{s.fact(c.Self(), m, report)})
-	if s.state.Services[m.name] != lifecycle.ServiceNew && s.state.Services[m.name] != lifecycle.ServiceAgain {
-		delete(s.serving, m.name)
-	}
 }
 
 // startService returns once the service is healthy. Only its start keeps operations on the sandbox waiting.

@@ -159,7 +159,7 @@ func (s *sandbox) rejoin(c actor.Context) bool {
 func (s *sandbox) decide(st *step, state lifecycle.State) {
 	now := s.system.now()
 	st.after, st.entry = state, persist.Entry{}
-	if st.events, st.err = lifecycle.Decide(state, s.informed(state, st.command), now); st.err != nil {
+	if st.events, st.err = lifecycle.Decide(state, s.system.policy(s.entry.spec), st.command, now); st.err != nil {
 		return
 	}
 	cancel, _ := st.command.(lifecycle.CancelExec)
@@ -176,19 +176,6 @@ func (s *sandbox) decide(st *step, state lifecycle.State) {
 	if trimTo := s.surplus(st.after.Sequence); trimTo > 0 || state.Sequence/checkpointEvery != st.after.Sequence/checkpointEvery {
 		st.entry.Checkpoint, st.entry.TrimTo = checkpoint(st.after), trimTo
 	}
-}
-
-// informed is the command with what follows from the spec, of which the state knows nothing.
-func (s *sandbox) informed(state lifecycle.State, command lifecycle.Command) lifecycle.Command {
-	switch c := command.(type) {
-	case lifecycle.Resume:
-		c.Expires = expiry(state, s.entry.spec)
-		return c
-	case lifecycle.Unchanged:
-		c.Then = s.informed(state, c.Then)
-		return c
-	}
-	return command
 }
 
 // surplus returns the sequence up to which events are too many, 0 while none are. They go some at a time.

@@ -83,12 +83,12 @@ type View struct {
 }
 
 func (s *System) view(e *entry, state lifecycle.State) View {
-	spec := e.spec
-	v := View{Spec: spec, State: state, LeaseEndsAt: e.leaseEnd(state), IdleAt: idleAt(s.config, state, spec)}
-	if state.Phase != lifecycle.Deleting && state.Phase != lifecycle.Deleted {
-		v.ExpiresAt = expiry(state, spec)
-	}
-	return v
+	p := s.policy(e.spec)
+	return View{Spec: e.spec, State: state, ExpiresAt: p.ExpiresAt(state), IdleAt: p.IdleAt(state), LeaseEndsAt: p.LeaseEndsAt(state, e.lease.now())}
+}
+
+func (s *System) policy(spec *agboxv1.CreateSpec) lifecycle.Policy {
+	return lifecycle.Policy{Spec: spec, IdleTTL: s.config.IdleTTL, CleanupTTL: s.config.CleanupTTL}
 }
 
 // Start loads every sandbox from db, has each carry on where its log stands, and follows the runtime.
@@ -320,7 +320,7 @@ func (s *System) request(ctx context.Context, e *entry, r *request) (lifecycle.S
 		return state, err
 	}
 	if state.Phase == lifecycle.Deleted {
-		_, err := lifecycle.Decide(state, r.command, s.now())
+		_, err := lifecycle.Decide(state, s.policy(e.spec), r.command, s.now())
 		return state, err
 	}
 	return s.ask(ctx, e, r)

@@ -126,7 +126,7 @@ func (s *Server) askOne(ctx context.Context, id string, command lifecycle.Comman
 
 // fits reports whether the command would change anything of the sandbox as it is now.
 func fits(view actors.View, command lifecycle.Command) bool {
-	events, err := lifecycle.Decide(view.State, command, time.Now())
+	events, err := lifecycle.Decide(view.State, lifecycle.Policy{Spec: view.Spec}, command, time.Now())
 	return err == nil && len(events) > 0
 }
 

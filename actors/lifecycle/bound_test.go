@@ -25,12 +25,12 @@ func TestTextOfOthers(t *testing.T) {
 		lifecycle.Pause{},
 		lifecycle.OperationFailed{Operation: lifecycle.Pausing, Code: bad, Message: bad},
 		lifecycle.StartExec{ExecID: "exec-2"},
-		lifecycle.CommandEnded{Result: runtime.ExecResult{Code: bad, Message: bad}, Fails: true, Restarts: lifecycle.Restarts{Max: 3}},
-		lifecycle.OperationFailed{Operation: lifecycle.Restarting, Code: bad, Message: bad, Restarts: lifecycle.Restarts{Max: 3}},
+		lifecycle.CommandEnded{Result: runtime.ExecResult{Code: bad, Message: bad}, Fails: true},
+		lifecycle.OperationFailed{Operation: lifecycle.Restarting, Code: bad, Message: bad},
 		lifecycle.Quarantined{Message: bad},
 		lifecycle.Delete{Reason: bad},
 	} {
-		events, err := lifecycle.Decide(state, c, start)
+		events, err := lifecycle.Decide(state, again, c, start)
 		if err != nil || len(events) == 0 {
 			t.Fatalf("%T: %v, %v", c, events, err)
 		}

@@ -42,8 +42,8 @@ type (
 	Create struct{ Lazy bool }
 	// Use begins to make a DORMANT sandbox and means nothing to any other.
 	Use struct{}
-	// Resume starts a sandbox again whose time is not over: Expires is when it is, zero for never.
-	Resume struct{ Expires time.Time }
+	// Resume starts a sandbox again whose time is not over.
+	Resume struct{}
 	// Stop ends every process: those that get TERM have Grace until KILL, nil for the daemon's own. With Force all get
 	// KILL at once, also in a stop that is under way.
 	Stop struct {
@@ -105,27 +105,20 @@ type (
 	OperationFailed struct {
 		Operation     Operation
 		Code, Message string
-		Restarts      Restarts
 	}
 	// Died tells that a container that the sandbox cannot be without is gone though nobody asked.
-	Died struct {
-		Code, Message string
-		Restarts      Restarts
-	}
+	Died struct{ Code, Message string }
 	// LinkLost tells that the program inside the sandbox cannot be reached. What that makes of the sandbox, a look at it tells.
 	LinkLost struct{ Message string }
 	// CommandEnded tells how the primary's own command ended, and whether that is the sandbox's failure.
 	CommandEnded struct {
-		Result   runtime.ExecResult
-		Fails    bool
-		Restarts Restarts
+		Result runtime.ExecResult
+		Fails  bool
 	}
 	ExecEnded struct {
 		ExecID string
 		Result runtime.ExecResult
 	}
-	// DrainExpired tells that the time for draining is over.
-	DrainExpired struct{}
 	// Quarantined gives a sandbox up whose actor crashes again and again.
 	Quarantined struct{ Message string }
 )
@@ -136,13 +129,6 @@ func Progressed(p runtime.Progress) Command {
 		return ServiceReported(service)
 	}
 	return Preparing(p.(runtime.Preparing))
-}
-
-// Restarts is how often in a row a sandbox that crashes is started again, 0 for never, and how long after the first
-// crash; each further one doubles that.
-type Restarts struct {
-	Max     uint32
-	Backoff time.Duration
 }
 
 func (Create) command()          {}
@@ -158,7 +144,6 @@ func (Pause) command()           {}
 func (Unpause) command()         {}
 func (Drain) command()           {}
 func (Extend) command()          {}
-func (DrainExpired) command()    {}
 func (StartExec) command()       {}
 func (CancelExec) command()      {}
 func (Preparing) command()       {}

@@ -16,8 +16,8 @@ type event = agboxv1.SandboxEvent
 
 // Decide returns the events that c brings about at time now, complete with sequence, id and state, ready to be
 // recorded and folded. A request that does not fit is a *Refusal; a fact that comes too late is no events.
-func Decide(s State, c Command, now time.Time) ([]*event, error) {
-	d := decision{state: s, now: now}
+func Decide(s State, p Policy, c Command, now time.Time) ([]*event, error) {
+	d := decision{state: s, policy: p, now: now}
 	err := d.decide(c)
 	if err != nil {
 		return nil, err
@@ -27,6 +27,7 @@ func Decide(s State, c Command, now time.Time) ([]*event, error) {
 
 type decision struct {
 	state  State
+	policy Policy
 	now    time.Time
 	events []*event
 }
@@ -49,7 +50,7 @@ func (d *decision) decide(c Command) error {
 	case Detach:
 		return d.detach()
 	case Resume:
-		return d.resume(c)
+		return d.resume()
 	case Stop:
 		return d.stop(c)
 	case Delete:
@@ -62,10 +63,6 @@ func (d *decision) decide(c Command) error {
 		return d.drain(c)
 	case Extend:
 		return d.extend(c)
-	case DrainExpired:
-		if d.state.Phase == Draining && d.state.Operation == NoOperation {
-			d.requestStop(Stop{Reason: ReasonDrainDeadline})
-		}
 	case StartExec:
 		return d.startExec(c)
 	case CancelExec:
@@ -93,7 +90,7 @@ func (d *decision) decide(c Command) error {
 		if d.state.Up() && d.state.Operation == NoOperation {
 			d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
 				"the sandbox ended while the command ran: "+c.Message)
-			d.crash(c.Code, c.Message, c.Restarts)
+			d.crash(c.Code, c.Message)
 		}
 	case LinkLost:
 		if d.state.Up() && d.state.Phase != Paused && d.state.Operation == NoOperation {
@@ -184,16 +181,16 @@ func (d *decision) detach() error {
 	return nil
 }
 
-func (d *decision) resume(c Resume) error {
+func (d *decision) resume() error {
 	if d.state.Phase == Dormant {
 		return d.use()
 	}
 	if d.state.Phase != Stopped {
 		return d.wrongState("resume", "only a STOPPED sandbox can be resumed")
 	}
-	if !c.Expires.IsZero() && !d.now.Before(c.Expires) {
+	if expires := d.policy.ExpiresAt(d.state); !expires.IsZero() && !d.now.Before(expires) {
 		return d.wrongState("resume", fmt.Sprintf("its time was over at %s and it would be stopped at once: extend its max_duration first",
-			c.Expires.UTC().Format(time.RFC3339)))
+			expires.UTC().Format(time.RFC3339)))
 	}
 	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, Pending, &agboxv1.SandboxPhaseDetails{Phase: Resuming.String()})
 	return nil

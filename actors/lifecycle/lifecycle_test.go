@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -18,9 +20,10 @@ var start = time.Unix(1_700_000_000, 0)
 
 // sandbox drives the core as an actor does, one second for each command.
 type sandbox struct {
-	state lifecycle.State
-	log   []*agboxv1.SandboxEvent
-	now   time.Time
+	state  lifecycle.State
+	policy lifecycle.Policy
+	log    []*agboxv1.SandboxEvent
+	now    time.Time
 }
 
 func newSandbox() *sandbox {
@@ -29,7 +32,11 @@ func newSandbox() *sandbox {
 
 func (s *sandbox) do(c lifecycle.Command) ([]*agboxv1.SandboxEvent, error) {
 	s.now = s.now.Add(time.Second)
-	events, err := lifecycle.Decide(s.state, c, s.now)
+	policy := s.policy
+	if restarted, ok := c.(restarted); ok {
+		c, policy = restarted.Command, again
+	}
+	events, err := lifecycle.Decide(s.state, policy, c, s.now)
 	for _, e := range events {
 		s.state = lifecycle.Fold(s.state, e)
 	}
@@ -67,8 +74,8 @@ var states = []struct {
 	{"killing", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Stop{}, lifecycle.Stop{Force: true})},
 	{"dormant", []lifecycle.Command{lifecycle.Create{Lazy: true}}},
 	{"making", []lifecycle.Command{lifecycle.Create{Lazy: true}, lifecycle.Use{}}},
-	{"restarting", ready(lifecycle.Died{Restarts: again})},
-	{"halting", ready(lifecycle.Died{Restarts: again}, lifecycle.Stop{})},
+	{"restarting", ready(restarted{lifecycle.Died{}})},
+	{"halting", ready(restarted{lifecycle.Died{}}, lifecycle.Stop{})},
 	{"failed", []lifecycle.Command{lifecycle.Create{}, lifecycle.OperationFailed{Operation: lifecycle.Creating, Message: "no image"}}},
 	{"deleting", ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Delete{Reason: "delete_requested"})},
 	{"deleted", ready(lifecycle.Delete{Reason: "delete_requested"}, lifecycle.OperationDone{Operation: lifecycle.Removing})},
@@ -86,7 +93,15 @@ func stopped(more ...lifecycle.Command) []lifecycle.Command {
 	return append(ready(lifecycle.Stop{Reason: "idle_ttl"}, lifecycle.OperationDone{Operation: lifecycle.Stopping}), more...)
 }
 
-var again = lifecycle.Restarts{Max: 3, Backoff: time.Second}
+// restarted is a command to a sandbox that may be restarted three times.
+type restarted struct{ lifecycle.Command }
+
+var again = restarts(time.Second)
+
+func restarts(backoff time.Duration) lifecycle.Policy {
+	return lifecycle.Policy{Spec: &agboxv1.CreateSpec{RestartPolicy: &agboxv1.RestartPolicy{
+		Mode: "on-failure", MaxRestarts: 3, Backoff: durationpb.New(backoff)}}}
+}
 
 var finished = runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED, ExitCode: 7}
 
@@ -118,7 +133,6 @@ var decisions = []struct {
 	{lifecycle.Unpause{}, map[string]string{"none": "refused: not found", "paused": "UNPAUSE_REQUESTED", "*": "refused: invalid state"}},
 	{lifecycle.Drain{}, map[string]string{"none": "refused: not found",
 		"ready": "DRAIN_REQUESTED STOP_REQUESTED", "running": "DRAIN_REQUESTED", "ended": "DRAIN_REQUESTED", "*": "refused: invalid state"}},
-	{lifecycle.DrainExpired{}, map[string]string{"draining": "STOP_REQUESTED", "*": "-"}},
 	{lifecycle.Extend{}, map[string]string{"none": "refused: not found", "deleting": "refused: invalid state",
 		"deleted": "refused: invalid state", "*": "EXTENDED"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Pausing}, map[string]string{"pausing": "PAUSED", "*": "-"}},
@@ -146,7 +160,7 @@ var decisions = []struct {
 	{lifecycle.OperationDone{Operation: lifecycle.Resuming}, map[string]string{"resuming": "READY", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Restarting}, map[string]string{"restarting": "READY", "*": "-"}},
 	{lifecycle.OperationFailed{Operation: lifecycle.Restarting}, map[string]string{"restarting": "FAILED", "*": "-"}},
-	{lifecycle.OperationFailed{Operation: lifecycle.Restarting, Restarts: again}, map[string]string{"restarting": "RESTARTING", "*": "-"}},
+	{restarted{lifecycle.OperationFailed{Operation: lifecycle.Restarting}}, map[string]string{"restarting": "RESTARTING", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Stopping}, map[string]string{"stopping": "EXEC_CANCELLED STOPPED", "halting": "STOPPED", "*": "-"}},
 	{lifecycle.OperationDone{Operation: lifecycle.Removing}, map[string]string{"deleting": "EXEC_CANCELLED DELETED", "*": "-"}},
 	{lifecycle.OperationFailed{Operation: lifecycle.Creating}, map[string]string{"creating": "FAILED", "making": "DORMANT", "*": "-"}},
@@ -157,9 +171,9 @@ var decisions = []struct {
 	{lifecycle.OperationFailed{}, map[string]string{"*": "-"}},
 	{lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"}, map[string]string{
 		"ready": "FAILED", "running": "EXEC_FAILED FAILED", "ended": "EXEC_FAILED FAILED", "paused": "EXEC_FAILED FAILED", "draining": "EXEC_FAILED FAILED", "*": "-"}},
-	{lifecycle.Died{Code: "CONTAINER_NOT_RUNNING", Restarts: again}, map[string]string{
+	{restarted{lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"}}, map[string]string{
 		"ready": "RESTARTING", "running": "EXEC_FAILED RESTARTING", "ended": "EXEC_FAILED RESTARTING", "paused": "EXEC_FAILED FAILED", "draining": "EXEC_FAILED FAILED", "*": "-"}},
-	{lifecycle.CommandEnded{Result: finished, Fails: true, Restarts: again}, map[string]string{
+	{restarted{lifecycle.CommandEnded{Result: finished, Fails: true}}, map[string]string{
 		"ready": "COMMAND_ENDED RESTARTING", "running": "COMMAND_ENDED EXEC_FAILED RESTARTING", "ended": "-", "stopping": "COMMAND_ENDED", "paused": "COMMAND_ENDED EXEC_FAILED FAILED", "draining": "COMMAND_ENDED EXEC_FAILED FAILED", "pausing": "COMMAND_ENDED", "unpausing": "COMMAND_ENDED", "killing": "COMMAND_ENDED", "*": "-"}},
 	{lifecycle.CommandEnded{Result: finished, Fails: true}, map[string]string{
 		"ready": "COMMAND_ENDED FAILED", "running": "COMMAND_ENDED EXEC_FAILED FAILED", "ended": "-", "stopping": "COMMAND_ENDED", "paused": "COMMAND_ENDED EXEC_FAILED FAILED", "draining": "COMMAND_ENDED EXEC_FAILED FAILED", "pausing": "COMMAND_ENDED", "unpausing": "COMMAND_ENDED", "killing": "COMMAND_ENDED", "*": "-"}},
@@ -321,9 +335,10 @@ func TestDeadlinesAreExtended(t *testing.T) {
 // TestRestarts: each one in a row waits twice as long, up to a limit, and so many are tried; a sandbox that was steady
 // begins anew.
 func TestRestarts(t *testing.T) {
-	died := lifecycle.Died{Code: "X", Message: "gone", Restarts: lifecycle.Restarts{Max: 3, Backoff: 2 * time.Minute}}
+	died := lifecycle.Died{Code: "X", Message: "gone"}
 	up := lifecycle.OperationDone{Operation: lifecycle.Restarting}
 	s := newSandbox().must(t, ready()...)
+	s.policy = restarts(2 * time.Minute)
 	for n, wait := range []time.Duration{2 * time.Minute, 4 * time.Minute, 5 * time.Minute} {
 		s.must(t, died)
 		last := s.log[len(s.log)-1].GetSandboxPhase()

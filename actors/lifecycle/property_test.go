@@ -22,9 +22,9 @@ func anyCommand(t *rapid.T) lifecycle.Command {
 		lifecycle.OperationDone{Operation: operation}, lifecycle.OperationDone{Operation: operation},
 		lifecycle.OperationFailed{Operation: operation, Message: "m"}, lifecycle.Died{Code: "CONTAINER_NOT_RUNNING"},
 		lifecycle.Quarantined{Message: "crashed"}, lifecycle.Stop{Force: true},
-		lifecycle.Pause{}, lifecycle.Unpause{}, lifecycle.Drain{Until: start}, lifecycle.DrainExpired{}, lifecycle.Extend{ExpiresAt: &start},
-		lifecycle.Create{Lazy: true}, lifecycle.Use{}, lifecycle.Detach{}, lifecycle.Died{Code: "X", Restarts: again},
-		lifecycle.OperationFailed{Operation: operation, Restarts: again}, lifecycle.CommandEnded{Result: finished, Fails: true, Restarts: again},
+		lifecycle.Pause{}, lifecycle.Unpause{}, lifecycle.Drain{Until: start}, lifecycle.Extend{ExpiresAt: &start},
+		lifecycle.Create{Lazy: true}, lifecycle.Use{}, lifecycle.Detach{}, restarted{lifecycle.Died{Code: "X"}},
+		restarted{lifecycle.OperationFailed{Operation: operation}}, restarted{lifecycle.CommandEnded{Result: finished, Fails: true}},
 		lifecycle.ServiceReported{Service: exec, Code: "X"}, lifecycle.CommandEnded{Result: finished, Fails: exec == "exec-1"},
 	}).Draw(t, "command")
 }

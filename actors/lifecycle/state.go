@@ -129,6 +129,12 @@ type State struct {
 	RestartAt time.Time
 }
 
+// Known reports whether anything was told of the service since the sandbox was last READY.
+func (s ServiceState) Known() bool { return s == ServiceReady || s == ServiceFailed }
+
+// Ending reports whether the sandbox is deleted, or is being.
+func (s State) Ending() bool { return s.Phase == Deleting || s.Phase == Deleted }
+
 // Made reports whether anything of the sandbox can be in the runtime.
 func (s State) Made() bool {
 	return s.Phase != None && s.Phase != Dormant && s.Phase != Deleted

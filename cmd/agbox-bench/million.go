@@ -119,7 +119,7 @@ func logOf(id string) []persist.Entry {
 	var entries []persist.Entry
 	take := func(c lifecycle.Command, e persist.Entry) {
 		e.SandboxID, e.After, e.At = id, state.Sequence, at
-		e.Events, _ = lifecycle.Decide(state, c, at)
+		e.Events, _ = lifecycle.Decide(state, lifecycle.Policy{}, c, at)
 		for _, event := range e.Events {
 			state = lifecycle.Fold(state, event)
 		}

@@ -65,7 +65,11 @@ func (d *decision) commandEnded(c CommandEnded) {
 		code, message = runtime.CodeOutOfMemory, message+", out of memory"
 	}
 	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, message)
-	d.crash(code, message, c.Restarts)
+	if r.ExitCode == 0 && r.Code == "" { // it has done its work: no restart
+		d.fail(code, message)
+		return
+	}
+	d.crash(code, message)
 }
 
 const (
@@ -75,19 +79,19 @@ const (
 )
 
 // crash is the end of a sandbox, unless it may be restarted. Who paused or drained it did not ask for a new life.
-func (d *decision) crash(code, message string, restarts Restarts) {
+func (d *decision) crash(code, message string) {
+	most, wait := d.policy.restarts()
 	n := d.state.Restarts + 1
 	if d.state.Phase == Ready && d.now.Sub(d.state.ChangedAt) >= steadyAfter {
 		n = 1
 	}
-	if n > restarts.Max || d.state.Phase != Ready && d.state.Operation != Restarting {
+	if n > most || d.state.Phase != Ready && d.state.Operation != Restarting {
 		if d.state.Restarts > 0 {
 			message += fmt.Sprintf(" (after %d restarts in a row)", d.state.Restarts)
 		}
 		d.fail(code, message)
 		return
 	}
-	wait := restarts.Backoff
 	for i := uint32(1); i < n && wait < maxBackoff; i++ {
 		wait *= 2
 	}
@@ -114,7 +118,7 @@ func (d *decision) operationFailed(c OperationFailed) {
 		"the sandbox failed while the command ran: "+c.Message)
 	switch {
 	case c.Operation == Restarting:
-		d.crash(code, c.Message, c.Restarts)
+		d.crash(code, c.Message)
 	case c.Operation == Creating && d.state.Lazy:
 		d.emitPhase(agboxv1.EventType_SANDBOX_DORMANT, Dormant, &agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: c.Message})
 	default:

@@ -1,0 +1,76 @@
+package lifecycle
+
+import "time"
+
+// Next returns what becomes of a sandbox in this state when nothing else happens: the command that it gives itself, and when. A
+// time that is over means now, the zero time never. A time without a command is when the operation in progress begins.
+func Next(s State, p Policy, lease Lease, now time.Time) (next Command, at time.Time) {
+	consider := func(when time.Time, command Command) {
+		if !when.IsZero() && (at.IsZero() || when.Before(at)) {
+			next, at = command, when
+		}
+	}
+	if s.Operation == Restarting && !s.Begun(now) {
+		consider(s.RestartAt, nil)
+	}
+	consider(p.IdleAt(s), p.onIdle())
+	if s.Phase == Stopped && p.CleanupTTL > 0 {
+		consider(s.ChangedAt.Add(p.CleanupTTL), Delete{Reason: ReasonCleanupTTL})
+	}
+	if s.Phase == Draining && s.Operation == NoOperation {
+		consider(s.DrainUntil, Stop{Reason: ReasonDrainDeadline})
+	}
+	end := func(when time.Time, how, reason string) {
+		switch {
+		case how != byStop:
+			consider(when, Delete{Reason: reason})
+		case s.Up() && s.Operation == NoOperation || s.Operation == Restarting:
+			consider(when, Stop{Reason: reason})
+		}
+	}
+	end(p.ExpiresAt(s), p.Spec.GetOnExpiry(), ReasonMaxDuration)
+	if s.Phase != None {
+		end(p.LeaseEndsAt(s, lease), p.Spec.GetLease().GetOnEnd(), ReasonLeaseEnded)
+	}
+	return next, at
+}
+
+func (p Policy) onIdle() Command {
+	switch p.Spec.GetOnIdle() {
+	case byPause:
+		return Pause{Reason: ReasonIdleTTL}
+	case byDelete:
+		return Delete{Reason: ReasonIdleTTL}
+	}
+	return Stop{Reason: ReasonIdleTTL}
+}
+
+// Begun reports whether the runtime should be at the operation in progress: a restart waits until RestartAt.
+func (s State) Begun(now time.Time) bool {
+	return s.Operation != NoOperation && !(s.Operation == Restarting && now.Before(s.RestartAt))
+}
+
+// Waits reports whether a command that uses the sandbox waits until the sandbox goes on: a lazy one is made first, and one that was
+// paused because it was idle goes on for an exec.
+func (s State) Waits(c Command) bool {
+	_, exec := c.(StartExec)
+	_, use := c.(Use)
+	if s.Phase == Dormant || s.Making() {
+		return exec || use
+	}
+	return exec && s.Reason == ReasonIdleTTL && (s.Phase == Paused || s.Operation == Pausing)
+}
+
+// Wake is the command by which a sandbox goes on for those who wait, nil where it goes on by itself or not at all.
+func (s State) Wake() Command {
+	switch {
+	case s.Phase == Dormant:
+		return Use{}
+	case s.Phase == Paused && s.Operation == NoOperation:
+		return Unpause{}
+	}
+	return nil
+}
+
+// Making reports whether a lazy sandbox is being made.
+func (s State) Making() bool { return s.Lazy && s.Operation == Creating }

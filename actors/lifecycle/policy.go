@@ -1,0 +1,121 @@
+package lifecycle
+
+import (
+	"cmp"
+	"time"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+)
+
+// Policy is what a sandbox's spec and the daemon's configuration say about its life. The zero value asks for nothing.
+type Policy struct {
+	// Spec is what the sandbox was asked to be, nil for nothing in particular.
+	Spec *agboxv1.CreateSpec
+	// IdleTTL is the idle time of a sandbox that sets none itself, CleanupTTL how long one stays STOPPED before it is deleted;
+	// 0: for ever.
+	IdleTTL, CleanupTTL time.Duration
+}
+
+// Lease is how many hold a sandbox, and since when that number is what it is.
+type Lease struct {
+	Holders int
+	Since   time.Time
+}
+
+// What CreateSpec's on_idle, on_expiry, on_command_end, LeaseSpec's on_end and RestartPolicy's mode may be, beside the default.
+const (
+	byPause          = "pause"
+	byDelete         = "delete"
+	byStop           = "stop"
+	keepOnCommandEnd = "keep"
+	restartOnFailure = "on-failure"
+)
+
+// What LeaseSpec and RestartPolicy promise where they are silent.
+const (
+	defaultLeaseGrace  = 30 * time.Second
+	defaultMaxRestarts = 5
+	defaultBackoff     = time.Second
+)
+
+// IdleAt is when the sandbox has been idle for too long, zero for never. Its own command is work as long as it runs.
+func (p Policy) IdleAt(s State) time.Time {
+	ttl := p.IdleTTL
+	switch {
+	case s.IdleTTL != nil:
+		ttl = *s.IdleTTL
+	case p.Spec.GetIdleTtl() != nil:
+		ttl = p.Spec.GetIdleTtl().AsDuration()
+	}
+	if ttl <= 0 || !s.Idle() || len(p.Spec.GetCommand()) > 0 && !s.CommandEnded {
+		return time.Time{}
+	}
+	return s.ActiveAt.Add(ttl)
+}
+
+// ExpiresAt is when the sandbox's time is over, zero for never.
+func (p Policy) ExpiresAt(s State) time.Time {
+	switch {
+	case s.Phase == None || s.Ending():
+	case s.Extended:
+		return s.ExpiresAt
+	case p.Spec.GetMaxDuration() != nil:
+		return s.CreatedAt.Add(p.Spec.GetMaxDuration().AsDuration())
+	}
+	return time.Time{}
+}
+
+// Leased reports whether somebody must hold the sandbox for it to go on.
+func (p Policy) Leased(s State) bool { return p.Spec.GetLease() != nil && !s.Detached && !s.Ending() }
+
+// LeaseEndsAt is when the sandbox ends unless somebody holds it again, zero for never.
+func (p Policy) LeaseEndsAt(s State, lease Lease) time.Time {
+	if !p.Leased(s) || lease.Holders > 0 {
+		return time.Time{}
+	}
+	spec, since := p.Spec.Lease, lease.Since
+	if spec.OnEnd == byStop && s.ChangedAt.After(since) {
+		since = s.ChangedAt // whoever resumes it has time to hold it
+	}
+	if spec.Grace != nil {
+		return since.Add(spec.Grace.AsDuration())
+	}
+	return since.Add(defaultLeaseGrace)
+}
+
+// HaltsOnCommandEnd reports whether the end of the primary's own command is the sandbox's failure: then everything in it is ended
+// before that is recorded.
+func (p Policy) HaltsOnCommandEnd() bool { return p.Spec.GetOnCommandEnd() != keepOnCommandEnd }
+
+// FollowsCommand reports whether the end of the primary's own command is still to be waited for.
+func (p Policy) FollowsCommand(s State) bool {
+	return s.Up() && !s.CommandEnded && len(p.Spec.GetCommand()) > 0
+}
+
+// ServicesToStart are the optional services of which nothing was recorded since the sandbox became READY.
+func (p Policy) ServicesToStart(s State) (services []*agboxv1.ServiceSpec) {
+	if s.Phase != Ready || s.Operation != NoOperation {
+		return nil
+	}
+	for _, service := range p.Spec.GetOptionalServices() {
+		if !s.Services[service.Name].Known() {
+			services = append(services, service)
+		}
+	}
+	return services
+}
+
+// restarts is how often in a row a sandbox that crashes is started again, 0 for never, and how long after the first crash; each
+// further one doubles that.
+func (p Policy) restarts() (most uint32, backoff time.Duration) {
+	policy := p.Spec.GetRestartPolicy()
+	switch {
+	case policy.GetMode() != restartOnFailure:
+		return 0, 0
+	case policy.Backoff != nil:
+		backoff = policy.Backoff.AsDuration()
+	default:
+		backoff = defaultBackoff
+	}
+	return cmp.Or(policy.MaxRestarts, defaultMaxRestarts), backoff
+}
