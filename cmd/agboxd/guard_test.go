@@ -126,12 +126,14 @@ func TestGuardOfWhatGoesMeanwhile(t *testing.T) {
 	wait := (&guard{p, db, socket, lock, slog.New(told)}).watch(ctx)
 	defer func() { end(); wait() }()
 	for i := range rounds {
-		told <- func() { os.RemoveAll(filepath.Dir(p.socket)) }
-		if err := os.Remove(p.socket); err != nil {
+		removed := make(chan struct{})
+		told <- func() { os.RemoveAll(filepath.Dir(p.socket)); close(removed) }
+		if err := os.Remove(p.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
+		<-removed
 		deadline := time.Now().Add(time.Minute)
-		for len(told) > 0 || !exists(p.socket) || !exists(p.lock) {
+		for !exists(p.socket) || !exists(p.lock) {
 			if time.Now().After(deadline) {
 				t.Fatalf("socket %v and lock %v are there after removal %d", exists(p.socket), exists(p.lock), i)
 			}
