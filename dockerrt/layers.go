@@ -16,6 +16,7 @@ import (
 	"github.com/docker/docker/api/types/volume"
 	"golang.org/x/sys/unix"
 
+	"github.com/agbox-dev/agbox/guest/files/removal"
 	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -311,7 +312,7 @@ func (d *Docker) removeVolume(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-func (l layout) removeLayers(sandboxID string) error { return removeTree(l.layers(sandboxID)) }
+func (l layout) removeLayers(sandboxID string) error { return removal.Tree(l.layers(sandboxID)) }
 
 // inventoryLayers counts volumes, and layers of which no volume was made any more, among the objects of these.
 func (d *Docker) inventoryLayers(ctx context.Context, objects map[string]bool) error {

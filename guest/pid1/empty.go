@@ -1,6 +1,10 @@
 package pid1
 
-import "os"
+import (
+	"os"
+
+	"github.com/agbox-dev/agbox/guest/files/removal"
+)
 
 // emptyMode removes what is in a directory, which itself stays, and ends:
 //
@@ -11,13 +15,7 @@ func emptyMode(args []string) {
 	if len(args) != 1 {
 		os.Exit(2)
 	}
-	entries, err := os.ReadDir(args[0])
-	for _, entry := range entries {
-		if failed := os.RemoveAll(args[0] + "/" + entry.Name()); err == nil {
-			err = failed
-		}
-	}
-	if err != nil {
+	if err := removal.Content(args[0]); err != nil {
 		warn(err.Error())
 		os.Exit(1)
 	}

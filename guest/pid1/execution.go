@@ -23,9 +23,9 @@ type execution struct {
 	pid      int
 	starting *starting // nil once the program runs
 	tag      uint64
-	members  map[int]uint64   // its family, where that is looked at: pid to start time
-	sessions map[int]struct{} // and the sessions that they were seen in
-	born     uint64           // the leader's start time, 0 while it was not looked at
+	members  map[int]uint64 // its family, where that is looked at: pid to start time
+	sessions map[int]bool   // and the sessions that they were seen in; true: nobody was in it at the last look
+	born     uint64         // the leader's start time, 0 while it was not looked at
 
 	streams  [2]*stream
 	record   int // descriptor

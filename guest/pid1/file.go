@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/files/removal"
 )
 
 // fileMode looks into the sandbox's files for the daemon, as root, and ends:
@@ -259,10 +260,10 @@ func remove(path string, recursive bool) *fault {
 				"; remove what is beside it, or in it, instead"}
 		}
 	}
-	switch {
-	case recursive:
-		err = os.RemoveAll(base)
-	case st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
+	switch directory := st.Mode&syscall.S_IFMT == syscall.S_IFDIR; {
+	case directory && recursive:
+		err = removal.Tree(base)
+	case directory:
 		err = syscall.Rmdir(base)
 	default:
 		err = syscall.Unlink(base)

@@ -161,6 +161,7 @@ func (s *sandbox) settleStart(e *execution) {
 func (s *sandbox) endStart(e *execution) {
 	st := e.starting
 	e.starting = nil
+	s.questions = slices.DeleteFunc(s.questions, func(q question) bool { return q.of == e })
 	closeAll([]int{st.stdout, st.stderr, st.stdin, st.index})
 	st.descriptors = noDescriptors
 	if st.report >= 0 {

@@ -237,7 +237,7 @@ func (t tree) kill() {
 // the session of a member; nobody who has the tag of another. They are remembered, because the chain of parents breaks as they die.
 func (s *sandbox) adopt(e *execution, all []process) {
 	if e.members == nil {
-		e.members, e.sessions = map[int]uint64{}, map[int]struct{}{e.pid: {}}
+		e.members, e.sessions = map[int]uint64{}, map[int]bool{e.pid: false}
 	}
 	started := make(map[int]uint64, len(all))
 	for _, p := range all {
@@ -251,6 +251,7 @@ func (s *sandbox) adopt(e *execution, all []process) {
 			delete(e.members, pid)
 		}
 	}
+	e.forgetSessions(all)
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
@@ -259,9 +260,24 @@ func (s *sandbox) adopt(e *execution, all []process) {
 			_, fellow := e.sessions[p.session]
 			tagged := e.tag != 0 && p.tag == e.tag
 			if !known && (tagged || (child || fellow) && !s.tags.given(p.tag)) {
-				e.members[p.pid], e.sessions[p.session] = p.started, struct{}{}
+				e.members[p.pid], e.sessions[p.session] = p.started, false
 				grown = true
 			}
+		}
+	}
+}
+
+// forgetSessions forgets those that nobody has been in at two looks; one look may miss who forks meanwhile.
+func (e *execution) forgetSessions(all []process) {
+	inhabited := make(map[int]bool, len(all))
+	for _, p := range all {
+		inhabited[p.session] = true
+	}
+	for session, empty := range e.sessions {
+		if empty && !inhabited[session] && (session != e.pid || e.exited) {
+			delete(e.sessions, session)
+		} else {
+			e.sessions[session] = !inhabited[session]
 		}
 	}
 }

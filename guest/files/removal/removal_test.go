@@ -1,4 +1,4 @@
-package dockerrt
+package removal_test
 
 import (
 	"errors"
@@ -8,16 +8,21 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agbox-dev/agbox/guest/files/removal"
 )
 
-// TestRemoveTree: a tree of more directories in one another than there may be files open is removed, and nothing that it leads to.
-func TestRemoveTree(t *testing.T) {
+// TestTree: more directories in one another than there may be files open are removed, and nothing that they lead to.
+func TestTree(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.WriteFile(outside, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	root := filepath.Join(t.TempDir(), "layers")
-	if err := os.MkdirAll(filepath.Join(root, "deep-1"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(root, "deep-1", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "deep-2"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	at, err := unix.Open(root, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -43,7 +48,7 @@ func TestRemoveTree(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1024, Max: before.Max}); err != nil {
 		t.Fatal(err)
 	}
-	err = layout{filepath.Dir(root)}.removeLayers("")
+	err = removal.Tree(root)
 	if restored := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); restored != nil {
 		t.Fatal(restored)
 	}
@@ -55,5 +60,8 @@ func TestRemoveTree(t *testing.T) {
 	}
 	if _, err := os.Lstat(outside); err != nil {
 		t.Error(err)
+	}
+	if err := removal.Tree(root); err != nil {
+		t.Errorf("what is gone: %v", err)
 	}
 }
