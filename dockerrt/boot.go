@@ -14,6 +14,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/execlog"
 	"github.com/agbox-dev/agbox/guest/protocol"
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -23,7 +24,7 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	defer step(ctx, "started", "container %s", primaryName(sandboxID))(&err)
+	defer oplog.Step(ctx, "started", "container %s", primaryName(sandboxID))(&err)
 	if err := os.Remove(d.layout.result(sandboxID, runtime.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -60,7 +61,7 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 // boot waits until agbox-init is there and the image's entrypoint has handed over, or the container is not.
 func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, command bool) (err error) {
 	began, what := time.Now(), "entrypoint"
-	defer func() { stepped(ctx, began, err, "done", "%s", what) }()
+	defer func() { oplog.Stepped(ctx, began, err, "done", "%s", what) }()
 	stdout, stderr, err := d.openOutputs(sandboxID, runtime.CommandID)
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 		return err
 	}
 	if life != (beginning{}) {
-		tell(ctx, "the output of an earlier life ends at byte %d of stdout and %d of stderr", life[0], life[1])
+		oplog.Printf(ctx, "the output of an earlier life ends at byte %d of stdout and %d of stderr", life[0], life[1])
 	}
 	var record *os.File
 	if command {
@@ -107,8 +108,8 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 					status.ExitCode, d.outputTail(sandboxID, runtime.CommandID, life))
 			}
 			if err == nil && status.State == protocol.BootExited {
-				tell(ctx, "the image's entrypoint ended by itself with exit code %d, signal %d; its output: %s",
-					status.ExitCode, status.Signal, told(ctx, d.outputTail(sandboxID, runtime.CommandID, life)))
+				oplog.Printf(ctx, "the image's entrypoint ended by itself with exit code %d, signal %d; its output: %s",
+					status.ExitCode, status.Signal, oplog.Redact(ctx, d.outputTail(sandboxID, runtime.CommandID, life)))
 				d.log.Info("the image's entrypoint ended by itself", "sandbox_id", sandboxID,
 					"exit_code", status.ExitCode, "signal", status.Signal)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/hosttree"
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -22,7 +23,7 @@ func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 	for _, c := range spec.Copies {
 		began := time.Now()
 		bytes, err := d.copyTree(ctx, sandboxID, c)
-		stepped(ctx, began, err, fmt.Sprintf("copied to %s with %d bytes", c.Target, bytes), "%s", c.Source)
+		oplog.Stepped(ctx, began, err, fmt.Sprintf("copied to %s with %d bytes", c.Target, bytes), "%s", c.Source)
 		if _, known := errors.AsType[*codedError](err); known {
 			return err
 		}
@@ -60,7 +61,7 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 	go func() {
 		err := hosttree.StreamOpened(ctx, counted, source, c.Target, c.ExcludePatterns, guard.Entry, owner)
 		if errors.Is(err, hosttree.ErrChanged) {
-			tell(ctx, "%s: files changed while they were copied: %v", c.Source, err)
+			oplog.Printf(ctx, "%s: files changed while they were copied: %v", c.Source, err)
 			d.log.Warn("files changed while they were copied", "sandbox_id", sandboxID, "source", c.Source, "error", err)
 			err = nil
 		}

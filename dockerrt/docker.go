@@ -17,6 +17,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	"github.com/agbox-dev/agbox/hostpath"
+	"github.com/agbox-dev/agbox/oplog"
 )
 
 // Config is what the daemon decides about its runtime.
@@ -82,7 +83,7 @@ type Docker struct {
 	images    *image.Store
 	links     links
 	inputs    inputs
-	oplogs    oplogs
+	oplogs    *oplog.Logs
 	primaries primaries
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
@@ -120,6 +121,7 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 		creates: make(chan struct{}, max(config.CreateConcurrency, 1)),
 		images:  image.New(api, "", log),
 	}
+	d.oplogs = oplog.New(d.layout.oplogs(), log)
 	d.closed, d.close = context.WithCancel(context.Background())
 	d.primaries.ids = map[string]string{}
 	d.links.open, d.links.removed, d.links.lost = map[string]*sandboxLink{}, map[string]bool{}, map[string]string{}
@@ -146,6 +148,9 @@ func (d *Docker) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := makeParent(d.layout.oplogs()); err != nil {
+		return err
+	}
 	if d.guest, err = d.layout.placeGuest(d.config.InitPath); err != nil {
 		return err
 	}
@@ -160,6 +165,11 @@ func (d *Docker) connect(ctx context.Context) error {
 // forbidden: the client's errors do not always wrap the system's.
 func forbidden(err error) bool {
 	return err != nil && (errors.Is(err, os.ErrPermission) || strings.Contains(err.Error(), "permission denied"))
+}
+
+// OperationLog returns the host paths of the sandbox's operation log; see oplog.Logs.Paths.
+func (d *Docker) OperationLog(sandboxID string) (older, newer string) {
+	return d.oplogs.Paths(sandboxID)
 }
 
 // Close lets go of every sandbox's link and of the engine. Sandboxes go on, and so do the packet rules as long as

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/pkg/stdcopy"
 
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -57,7 +58,7 @@ func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *ag
 	if !checked(service) {
 		wanted = "running"
 	}
-	defer step(ctx, wanted, "service %s", service.Name)(&err)
+	defer oplog.Step(ctx, wanted, "service %s", service.Name)(&err)
 	found, err := d.serviceContainer(ctx, sandboxID, service.Name)
 	if err != nil {
 		return err
@@ -118,8 +119,8 @@ func tellChecks(ctx context.Context, service string, state *container.State, see
 			continue
 		}
 		if seen == nil || check.ExitCode != seen.ExitCode || check.Output != seen.Output {
-			tell(ctx, "service %s: its check ended with %d after %d ms: %s", service, check.ExitCode,
-				check.End.Sub(check.Start).Milliseconds(), told(ctx, tail(check.Output)))
+			oplog.Printf(ctx, "service %s: its check ended with %d after %d ms: %s", service, check.ExitCode,
+				check.End.Sub(check.Start).Milliseconds(), oplog.Redact(ctx, tail(check.Output)))
 		}
 		seen = check
 	}

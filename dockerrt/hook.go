@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/guest/link"
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -19,11 +20,11 @@ func (d *Docker) runHooks(ctx context.Context, sandboxID string, service *agboxv
 	for i, command := range service.PostStartOnPrimary {
 		id, began := fmt.Sprintf("_hook-%s-%d", service.Name, i), time.Now()
 		err := d.runHook(ctx, sandboxID, service, id, command)
-		stepped(ctx, began, err, "done", "hook %d of service %s", i, service.Name)
+		oplog.Stepped(ctx, began, err, "done", "hook %d of service %s", i, service.Name)
 		if err != nil {
 			return err
 		}
-		tell(ctx, "hook %d of service %s: its output: %s", i, service.Name, told(ctx, d.outputTail(sandboxID, id, beginning{})))
+		oplog.Printf(ctx, "hook %d of service %s: its output: %s", i, service.Name, oplog.Redact(ctx, d.outputTail(sandboxID, id, beginning{})))
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/agbox-dev/agbox/guest/files/removal"
 	"github.com/agbox-dev/agbox/hostpath"
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -97,7 +98,7 @@ func (d *Docker) makeLayers(ctx context.Context, sandboxID string, spec *agboxv1
 }
 
 func (d *Docker) makeLayer(ctx context.Context, sandboxID string, index int, m *agboxv1.MountSpec) (err error) {
-	defer step(ctx, "made", "layer of %s", m.Target)(&err)
+	defer oplog.Step(ctx, "made", "layer of %s", m.Target)(&err)
 	if err := makeParent(filepath.Dir(d.layout.layers(sandboxID))); err != nil {
 		return err
 	}
@@ -305,7 +306,7 @@ func (d *Docker) removeVolumes(ctx context.Context, sandboxID string) error {
 }
 
 func (d *Docker) removeVolume(ctx context.Context, name string) (err error) {
-	defer step(ctx, "removed", "volume %s", name)(&err)
+	defer oplog.Step(ctx, "removed", "volume %s", name)(&err)
 	if err := d.api.VolumeRemove(ctx, name, false); err != nil && !isNotFound(err) {
 		return fmt.Errorf("cannot remove volume %s: %w", name, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
+
+	"github.com/agbox-dev/agbox/oplog"
 )
 
 // sweepTarget is where the layers are in the container that empties them.
@@ -29,7 +31,7 @@ func (d *Docker) sweepLayers(ctx context.Context, sandboxID string) error {
 }
 
 func (d *Docker) emptyLayers(ctx context.Context, sandboxID string) (err error) {
-	defer step(ctx, "emptied", "layers")(&err)
+	defer oplog.Step(ctx, "emptied", "layers")(&err)
 	images, err := d.api.ImageList(ctx, image.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("cannot list images: %w", err)

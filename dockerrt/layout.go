@@ -19,10 +19,9 @@ func (l layout) results(sandboxID string) string {
 	return filepath.Join(l.root, "exec-results", sandboxID)
 }
 
-// oplog is outside of all that is mounted.
-func (l layout) oplog(sandboxID string) string {
-	return filepath.Join(l.root, "operation-logs", sandboxID)
-}
+// oplogs is outside of all that is mounted.
+func (l layout) oplogs() string { return filepath.Join(l.root, "operation-logs") }
+
 func (l layout) run(sandboxID string) string    { return filepath.Join(l.root, "run", sandboxID) }
 func (l layout) socket(sandboxID string) string { return filepath.Join(l.run(sandboxID), "s") }
 
@@ -149,5 +148,5 @@ func (l layout) since(sandboxID string) time.Time {
 }
 
 func (l layout) removeHistory(sandboxID string) error {
-	return errors.Join(os.RemoveAll(l.logs(sandboxID)), os.RemoveAll(l.results(sandboxID)), os.RemoveAll(l.oplog(sandboxID)))
+	return errors.Join(os.RemoveAll(l.logs(sandboxID)), os.RemoveAll(l.results(sandboxID)))
 }

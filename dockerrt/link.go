@@ -86,7 +86,7 @@ func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
 	}
 	var err error
 	lost := func(why string) {
-		d.note(sandboxID, "link", why)
+		d.oplogs.Note(sandboxID, "link", why)
 		d.log.Warn("the link to a sandbox is lost", "sandbox_id", sandboxID, "reason", why)
 		d.links.report(sandboxID, why)
 	}

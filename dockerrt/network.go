@@ -10,6 +10,7 @@ import (
 
 	"github.com/docker/docker/api/types/network"
 
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -53,7 +54,7 @@ func (d *Docker) createNetwork(ctx context.Context, sandboxID string, spec *agbo
 	if !networked(spec) {
 		return "", nil
 	}
-	defer step(ctx, "made", "network %s", networkName(sandboxID))(&err)
+	defer oplog.Step(ctx, "made", "network %s", networkName(sandboxID))(&err)
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	id, bridge, err := d.makeNetwork(ctx, sandboxID, spec)
@@ -108,7 +109,7 @@ func (d *Docker) makeNetwork(ctx context.Context, sandboxID string, spec *agboxv
 			return created.ID, bridge, nil
 		case strings.Contains(err.Error(), "overlap"):
 			// Somebody else's since we looked: it stays taken, and another one is tried.
-			tell(ctx, "network %s: subnet %s is taken: %v", networkName(sandboxID), subnet, err)
+			oplog.Printf(ctx, "network %s: subnet %s is taken: %v", networkName(sandboxID), subnet, err)
 		default:
 			d.subnets.release(subnet)
 			return "", "", fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
@@ -130,13 +131,13 @@ func (d *Docker) removeNetworks(ctx context.Context, sandboxID, keep string) err
 		began := time.Now()
 		err := d.api.NetworkRemove(ctx, n.ID)
 		if err != nil && !isNotFound(err) {
-			tell(ctx, "network %s is in use and not removed at once: %v", n.Name, err)
+			oplog.Printf(ctx, "network %s is in use and not removed at once: %v", n.Name, err)
 			err = d.evict(ctx, n.ID, n.Name)
 		}
 		if isNotFound(err) {
 			err = nil
 		}
-		stepped(ctx, began, err, "removed", "network %s", n.Name)
+		oplog.Stepped(ctx, began, err, "removed", "network %s", n.Name)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -76,7 +76,7 @@ func connected(c container.Summary) bool {
 func (l layout) histories() ([]string, error) {
 	var ids []string
 	seen := map[string]bool{}
-	for _, parent := range []string{l.logs(""), l.results(""), l.oplog("")} {
+	for _, parent := range []string{l.logs(""), l.results(""), l.oplogs()} {
 		entries, err := os.ReadDir(parent)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("dockerrt: cannot list logs: %w", err)
@@ -95,7 +95,7 @@ func (l layout) histories() ([]string, error) {
 func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (runtime.Observation, error) {
 	seen, err := d.observe(ctx, sandboxID, spec)
 	if err == nil && seen.Cause != "" {
-		d.note(sandboxID, "observe", seen.Cause)
+		d.oplogs.Note(sandboxID, "observe", seen.Cause)
 	}
 	if seen.Alive {
 		if _, err := d.booted(sandboxID); err != nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Pause implements runtime.Runtime. Agbox-init is told first, so that no timeout of an exec goes on.
 func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
-	ctx = d.telling(ctx, sandboxID, "pause", nil)
-	defer step(ctx, "paused", "sandbox")(&err)
+	ctx = d.oplogs.Begin(ctx, sandboxID, "pause", nil)
+	defer oplog.Step(ctx, "paused", "sandbox")(&err)
 	return reached(passing(ctx, func() error {
 		ctx, cancel := d.write(ctx)
 		defer cancel()
@@ -79,8 +80,8 @@ func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
 
 // Unpause implements runtime.Runtime.
 func (d *Docker) Unpause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
-	ctx = d.telling(ctx, sandboxID, "unpause", nil)
-	defer step(ctx, "unpaused", "sandbox")(&err)
+	ctx = d.oplogs.Begin(ctx, sandboxID, "unpause", nil)
+	defer oplog.Step(ctx, "unpaused", "sandbox")(&err)
 	return reached(passing(ctx, func() error {
 		if !alone(spec) {
 			return d.thawAll(ctx, sandboxID, upOrPaused, d.unpaused)

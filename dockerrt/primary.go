@@ -15,6 +15,7 @@ import (
 	"github.com/docker/go-connections/nat"
 
 	"github.com/agbox-dev/agbox/hostpath"
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -35,7 +36,7 @@ func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agbo
 	defer cancel()
 	config, host := d.primaryConfig(sandboxID, spec, image)
 	name := primaryName(sandboxID)
-	defer step(ctx, "made", "container %s", name)(&err)
+	defer oplog.Step(ctx, "made", "container %s", name)(&err)
 	made, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
 	if err != nil {
 		return explained(fmt.Errorf("cannot create container %s: %w", name, err))
@@ -220,7 +221,7 @@ func (d *Docker) removeContainers(ctx context.Context, sandboxID string) error {
 
 func (d *Docker) removeContainer(ctx context.Context, c container.Summary) (err error) {
 	name := strings.TrimPrefix(c.Names[0], "/")
-	defer step(ctx, "removed", "container %s", name)(&err)
+	defer oplog.Step(ctx, "removed", "container %s", name)(&err)
 	err = d.api.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	if err != nil && !isNotFound(err) && !removalInProgress(err) {
 		return fmt.Errorf("cannot remove container %s: %w", name, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/docker/docker/api/types/versions"
 
 	"github.com/agbox-dev/agbox/guest/protocol"
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -121,7 +122,7 @@ func (d *Docker) markTransport(sandboxID string, spec *agboxv1.CreateSpec) error
 
 // placeInit puts agbox-init into a container that does not run, with the directories that it and its relay need.
 func (d *Docker) placeInit(ctx context.Context, sandboxID string) (err error) {
-	defer step(ctx, "placed", "agbox-init")(&err)
+	defer oplog.Step(ctx, "placed", "agbox-init")(&err)
 	program, err := os.ReadFile(d.config.InitPath)
 	if err != nil {
 		return fmt.Errorf("cannot read agbox-init: %w", err)

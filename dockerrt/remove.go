@@ -9,12 +9,13 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/oplog"
 )
 
 // Remove implements runtime.Runtime.
 func (d *Docker) Remove(ctx context.Context, sandboxID string) (err error) {
-	ctx = d.telling(ctx, sandboxID, "remove", nil)
-	defer step(ctx, "removed", "sandbox")(&err)
+	ctx = d.oplogs.Begin(ctx, sandboxID, "remove", nil)
+	defer oplog.Step(ctx, "removed", "sandbox")(&err)
 	if err := d.clear(ctx, sandboxID); err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 // Forget implements runtime.Runtime.
 func (d *Docker) Forget(sandboxID string) error {
 	d.links.retire(sandboxID, false)
-	return d.layout.removeHistory(sandboxID)
+	return errors.Join(d.layout.removeHistory(sandboxID), d.oplogs.Remove(sandboxID))
 }
 
 // What an engine refuses in passing is tried again this often, with delays that double: for 6 s in all.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -70,9 +71,9 @@ func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 }
 
 func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (started runtime.Started, err error) {
-	d.openOperationLog(sandboxID)
-	ctx = d.tellingOf(ctx, sandboxID, "create", spec)
-	defer step(ctx, "ready", "sandbox")(&err)
+	d.oplogs.Open(sandboxID)
+	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "create", spec)
+	defer oplog.Step(ctx, "ready", "sandbox")(&err)
 	if err := d.checkSources(spec, false); err != nil { // before anybody waits for a pull
 		return runtime.Started{}, err
 	}
@@ -113,7 +114,7 @@ func (d *Docker) ensure(ctx context.Context, ref, policy string, progress func(i
 	began, pulling, bytes := time.Now(), false, int64(0)
 	found, err := d.images.Ensure(ctx, ref, image.Policy(policy), func(p image.Progress) {
 		if !pulling {
-			tell(ctx, "image %s: its pull has begun", ref)
+			oplog.Printf(ctx, "image %s: its pull has begun", ref)
 		}
 		pulling, bytes = true, p.Done
 		progress(p)
@@ -122,7 +123,7 @@ func (d *Docker) ensure(ctx context.Context, ref, policy string, progress func(i
 	if pulling {
 		done = fmt.Sprintf("pulled with %d bytes", bytes)
 	}
-	stepped(ctx, began, err, done, "image %s", ref)
+	oplog.Stepped(ctx, began, err, done, "image %s", ref)
 	return found, err
 }
 
@@ -240,8 +241,8 @@ func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 }
 
 func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (_ runtime.Started, err error) {
-	ctx = d.tellingOf(ctx, sandboxID, "resume", spec)
-	defer step(ctx, "ready", "sandbox")(&err)
+	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "resume", spec)
+	defer oplog.Step(ctx, "ready", "sandbox")(&err)
 	if err := d.checkParts(ctx, sandboxID, spec); err != nil {
 		return runtime.Started{}, err
 	}

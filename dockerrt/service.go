@@ -14,6 +14,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -45,14 +46,14 @@ func each(ctx context.Context, services []*agboxv1.ServiceSpec, do func(context.
 
 // PrepareService implements runtime.Runtime.
 func (d *Docker) PrepareService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
-	ctx = d.telling(ctx, sandboxID, "serve", nil, service)
+	ctx = d.oplogs.Begin(ctx, sandboxID, "serve", nil, service)
 	_, err := d.ensure(ctx, service.Image, service.PullPolicy, func(image.Progress) {})
 	return reached(err)
 }
 
 // StartService implements runtime.Runtime.
 func (d *Docker) StartService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec, again bool) error {
-	ctx = d.tellingOf(ctx, sandboxID, "serve", spec)
+	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "serve", spec)
 	return reached(passing(ctx, func() error {
 		if !again {
 			if err := d.createService(ctx, sandboxID, spec, service); err != nil {
@@ -65,7 +66,7 @@ func (d *Docker) StartService(ctx context.Context, sandboxID string, spec *agbox
 
 // AwaitService implements runtime.Runtime.
 func (d *Docker) AwaitService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
-	ctx = d.telling(ctx, sandboxID, "serve", nil, service)
+	ctx = d.oplogs.Begin(ctx, sandboxID, "serve", nil, service)
 	if err := d.awaitHealthy(ctx, sandboxID, service); err != nil {
 		return reached(err)
 	}
@@ -77,7 +78,7 @@ func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agbo
 	if _, err := d.serviceContainer(ctx, sandboxID, service.Name); err == nil || !errors.Is(err, ErrMissing) {
 		return err
 	}
-	defer step(ctx, "made", "container of service %s", service.Name)(&err)
+	defer oplog.Step(ctx, "made", "container of service %s", service.Name)(&err)
 	found, err := d.images.Ensure(ctx, service.Image, image.Never, nil) // it was pulled before
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func (d *Docker) serviceContainer(ctx context.Context, sandboxID, service string
 }
 
 func (d *Docker) startService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) (err error) {
-	defer step(ctx, "started", "service %s", service.Name)(&err)
+	defer oplog.Step(ctx, "started", "service %s", service.Name)(&err)
 	found, err := d.serviceContainer(ctx, sandboxID, service.Name)
 	if err != nil {
 		return err
@@ -220,7 +221,7 @@ func (d *Docker) stopServices(ctx context.Context, sandboxID string, grace time.
 			if isNotFound(errs[i]) || errs[i] != nil && strings.Contains(errs[i].Error(), "is not running") {
 				errs[i] = nil
 			}
-			stepped(ctx, began, errs[i], "stopped", "service %s", c.Labels[labelService])
+			oplog.Stepped(ctx, began, errs[i], "stopped", "service %s", c.Labels[labelService])
 		})
 	}
 	group.Wait()

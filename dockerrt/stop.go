@@ -7,14 +7,16 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+
+	"github.com/agbox-dev/agbox/oplog"
 )
 
 // Stop implements runtime.Runtime. It asks agbox-init, which ends everything and then itself: that spares Docker's own
 // way to a process, a quarter of the time that a kill takes. Docker stops the container when that does not help, and the
 // services, which the primary may need until then.
 func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duration) (err error) {
-	ctx = d.telling(ctx, sandboxID, "stop", nil)
-	defer step(ctx, "stopped", "sandbox")(&err)
+	ctx = d.oplogs.Begin(ctx, sandboxID, "stop", nil)
+	defer oplog.Step(ctx, "stopped", "sandbox")(&err)
 	patience := d.config.StopGrace
 	if grace != nil {
 		patience = *grace
@@ -34,8 +36,8 @@ func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duratio
 
 // Halt implements runtime.Runtime.
 func (d *Docker) Halt(ctx context.Context, sandboxID string) (err error) {
-	ctx = d.telling(ctx, sandboxID, "halt", nil)
-	defer step(ctx, "stopped", "sandbox")(&err)
+	ctx = d.oplogs.Begin(ctx, sandboxID, "halt", nil)
+	defer oplog.Step(ctx, "stopped", "sandbox")(&err)
 	return reached(passing(ctx, func() error {
 		ctx, cancel := d.write(ctx)
 		defer cancel()
@@ -54,7 +56,7 @@ func (d *Docker) Halt(ctx context.Context, sandboxID string) (err error) {
 
 func (d *Docker) stopPrimary(ctx context.Context, sandboxID string, grace time.Duration) (err error) {
 	name := primaryName(sandboxID)
-	defer step(ctx, "stopped", "container %s", name)(&err)
+	defer oplog.Step(ctx, "stopped", "container %s", name)(&err)
 	if !d.stopByInit(ctx, sandboxID, grace) {
 		seconds := int(stopSlack / time.Second)
 		id, err := d.primary(ctx, sandboxID)

@@ -12,31 +12,32 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/oplog"
 )
 
 // Watch implements runtime.Runtime. Docker keeps only 256 events to look back on, and may have lost its own
 // connection to us at any moment, so each reconnect counts as a gap. Whoever reads the events never waits for a disk.
 func (d *Docker) Watch(ctx context.Context, since time.Time, watcher runtime.Watcher) {
 	d.links.watch(watcher)
-	told := make(chan entry, maxTold)
+	notes := make(chan note, maxNotes)
 	var writer sync.WaitGroup
 	writer.Go(func() {
-		for e := range told {
-			if e.primary {
-				e.line = strings.TrimSuffix(e.line, "\n") + d.commandEnd(e.sandboxID) + "\n"
+		for n := range notes {
+			if n.commandOf != "" {
+				n.Entry = n.With(d.commandEnd(n.commandOf))
 			}
-			d.appendEntry(e)
+			d.oplogs.Append(n.Entry)
 		}
 	})
 	defer writer.Wait()
-	defer close(told)
+	defer close(notes)
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 50*time.Millisecond, 5*time.Second
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
 			watcher.Missed()
 		}
-		err := d.follow(ctx, &since, watcher, told, wait.Reset)
+		err := d.follow(ctx, &since, watcher, notes, wait.Reset)
 		if ctx.Err() != nil {
 			return
 		}
@@ -49,13 +50,19 @@ func (d *Docker) Watch(ctx context.Context, since time.Time, watcher runtime.Wat
 	}
 }
 
-// maxTold is how many lines for operation logs wait for the disk at most: what 256 sandboxes tell that end at once, with three
-// services each.
-const maxTold = 1024
+// note is a line for an operation log that waits for the disk.
+type note struct {
+	oplog.Entry
+	// commandOf is the sandbox whose primary ended, so that the end of its command belongs into the line; else "".
+	commandOf string
+}
+
+// maxNotes is how many wait at most: what 256 sandboxes tell that end at once, with three services each.
+const maxNotes = 1024
 
 // follow delivers events until the stream ends. Docker does not let networks be selected by label, so that everybody's
 // are read; Docker wants its events read in any case.
-func (d *Docker) follow(ctx context.Context, since *time.Time, watcher runtime.Watcher, told chan<- entry, alive func()) error {
+func (d *Docker) follow(ctx context.Context, since *time.Time, watcher runtime.Watcher, notes chan<- note, alive func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	filter := filters.NewArgs(
@@ -70,7 +77,7 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher runtime.W
 			alive()
 			at := time.Unix(0, m.TimeNano)
 			if at.After(*since) { // the one of then is delivered again
-				d.tellEvent(m, told)
+				d.noteEvent(m, notes)
 			}
 			*since = at
 			d.deliver(m, watcher)
@@ -115,8 +122,8 @@ func (d *Docker) commandEnd(sandboxID string) string {
 	return fmt.Sprintf("; its command had ended with exit code %d", result.ExitCode)
 }
 
-// tellEvent has the end of a container, and a change of a service's health, recorded in the sandbox's operation log.
-func (d *Docker) tellEvent(m events.Message, told chan<- entry) {
+// noteEvent has the end of a container, and a change of a service's health, recorded in the sandbox's operation log.
+func (d *Docker) noteEvent(m events.Message, notes chan<- note) {
 	labels := m.Actor.Attributes
 	if m.Type != events.ContainerEventType || !d.ours(labels, labels["image"]) {
 		return
@@ -130,10 +137,12 @@ func (d *Docker) tellEvent(m events.Message, told chan<- entry) {
 	default:
 		return
 	}
-	e := newEntry(labels[labelSandbox], "engine", text)
-	e.primary = m.Action == events.ActionDie && labels[labelComponent] == componentPrimary
+	n := note{Entry: oplog.NewEntry(labels[labelSandbox], "engine", text)}
+	if m.Action == events.ActionDie && labels[labelComponent] == componentPrimary {
+		n.commandOf = labels[labelSandbox]
+	}
 	select {
-	case told <- e:
+	case notes <- n:
 	default:
 		d.log.Warn("a line is missing in a sandbox's operation log: the disk is too slow", "sandbox_id", labels[labelSandbox], "line", text)
 	}

@@ -27,7 +27,7 @@ var rooms = map[string]string{
 	"persist":          "proto/...",
 
 	// What knows Docker implements actors/runtime and does not know who asks.
-	"dockerrt": "dockerrt/... actors/runtime guest/... execlog hosttree/... hostpath proto/... text",
+	"dockerrt": "dockerrt/... actors/runtime guest/... execlog oplog hosttree/... hostpath proto/... text",
 
 	// The program inside a sandbox, and the way to it.
 	"cmd/agbox-init": "guest/...",
@@ -35,6 +35,7 @@ var rooms = map[string]string{
 
 	// What stands by itself.
 	"execlog":  "guest/protocol text",
+	"oplog":    "proto/... text",
 	"hosttree": "hosttree/... hostpath",
 	"hostpath": "proto/...",
 	"text":     "",

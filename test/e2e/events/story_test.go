@@ -303,7 +303,7 @@ func TestStoryFollower(t *testing.T) {
 	if len(kept) > 1<<20 || strings.Contains(kept, "filler 0 0 ") || !strings.Contains(kept, "remove: sandbox removed") {
 		t.Errorf("there are %d bytes", len(kept))
 	}
-	inOrder(t, kept, `story: the oldest \d+ bytes were dropped`)
+	inOrder(t, kept, `log: the oldest \d+ bytes were dropped`)
 	const most = 700 << 10 // more than a half
 	if got := servertest.ReadSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, TailBytes: new(uint64(most))}).End()[""]; got != kept[len(kept)-most:] {
 		t.Errorf("the tail has %d bytes", len(got))

@@ -1,4 +1,4 @@
-package dockerrt
+package oplog
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/docker/docker/api/types/events"
-
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -22,9 +20,9 @@ import (
 func TestOperationLogBound(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	older, newer := filepath.Join(dir, olderOplogName), filepath.Join(dir, oplogName)
+	older, newer := filepath.Join(dir, olderName), filepath.Join(dir, newerName)
 	const writers, lines = 8, 2500
-	var turns oplogs
+	turns := New(dir, nil)
 	var group sync.WaitGroup
 	for w := range writers {
 		group.Go(func() {
@@ -40,8 +38,8 @@ func TestOperationLogBound(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if len(turns.in) != 0 {
-		t.Errorf("left are %v", turns.in)
+	if len(turns.locks) != 0 {
+		t.Errorf("left are %v", turns.locks)
 	}
 	text, err := os.ReadFile(newer)
 	if err != nil {
@@ -54,11 +52,11 @@ func TestOperationLogBound(t *testing.T) {
 	last, dropped := map[string]int{}, 0
 	for _, path := range []string{older, newer} {
 		text, err := os.ReadFile(path)
-		if err != nil || len(text) > oplogHalf || len(text) < oplogHalf/2 && path == older {
+		if err != nil || len(text) > half || len(text) < half/2 && path == older {
 			t.Fatalf("%s has %d bytes, %v", path, len(text), err)
 		}
 		for line := range strings.Lines(string(text)) {
-			if strings.Contains(line, "story: the oldest ") && strings.HasSuffix(line, " bytes were dropped\n") {
+			if strings.Contains(line, "log: the oldest ") && strings.HasSuffix(line, " bytes were dropped\n") {
 				dropped++
 				continue
 			}
@@ -81,26 +79,26 @@ func TestOperationLogBound(t *testing.T) {
 // TestOperationLogLine: one line whatever is told, and nothing secret in what others said.
 func TestOperationLogLine(t *testing.T) {
 	t.Parallel()
-	d := &Docker{layout: layout{t.TempDir()}, log: slog.New(slog.DiscardHandler)}
+	d := New(t.TempDir(), slog.New(slog.DiscardHandler))
 	spec := &agboxv1.CreateSpec{
 		Envs: map[string]string{"TOKEN": "token-of-mine", "SHORT": "12", "LONGER": "token-of-mine-too"},
 		OptionalServices: []*agboxv1.ServiceSpec{{
 			Name: "db", Envs: map[string]string{"PASSWORD": "hunter\"2\n"}, PostStartOnPrimary: []string{"psql -c \"grant\""}}},
 	}
-	ctx := d.tellingOf(t.Context(), "box", "create", spec)
-	step(ctx, "made", "early")(new(error)) // and makes no directory
-	if entries, err := os.ReadDir(d.layout.root); err != nil || len(entries) != 0 {
+	ctx := d.BeginSpec(t.Context(), "box", "create", spec)
+	Step(ctx, "made", "early")(new(error)) // and makes no directory
+	if entries, err := os.ReadDir(d.root); err != nil || len(entries) != 0 {
 		t.Fatalf("there are %v, %v", entries, err)
 	}
-	d.openOperationLog("box")
+	d.Open("box")
 	failed := errors.New("hook \"psql -c \\\"grant\\\"\" said\n\x1b[31mtoken-of-mine-too, 12, token-of-mine\x00 hunter\"2\n\n")
-	step(ctx, "made", "network %s", "n")(&failed)
+	Step(ctx, "made", "network %s", "n")(&failed)
 	given := context.Canceled
-	step(ctx, "made", "container")(&given)
-	step(ctx, "up", "all")(new(error))
-	tell(ctx, "%s", strings.Repeat("é", oplogLine))
-	tell(t.Context(), "nobody's")
-	_, path := d.OperationLog("box")
+	Step(ctx, "made", "container")(&given)
+	Step(ctx, "up", "all")(new(error))
+	Printf(ctx, "%s", strings.Repeat("é", maxLine))
+	Printf(t.Context(), "nobody's")
+	_, path := d.Paths("box")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -119,38 +117,5 @@ func TestOperationLogLine(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("its mode is %v, %v", info.Mode(), err)
-	}
-}
-
-// TestEventsWaitForNoDisk: what Docker tells is taken in, and passed on, while operation logs cannot be written, however many
-// lines wait for them; a line that finds no directory is nobody's.
-func TestEventsWaitForNoDisk(t *testing.T) {
-	t.Parallel()
-	d := &Docker{layout: layout{t.TempDir()}, log: slog.New(slog.DiscardHandler), config: Config{Instance: "mine"}}
-	d.openOperationLog("box")
-	unlock := d.oplogs.lock("box")
-	told := make(chan entry, 2)
-	var writer sync.WaitGroup
-	writer.Go(func() {
-		for e := range told {
-			d.appendEntry(e)
-		}
-	})
-	for range 10 {
-		for _, id := range []string{"box", "gone"} {
-			d.tellEvent(events.Message{Type: events.ContainerEventType, Action: events.ActionDie, Actor: events.Actor{Attributes: map[string]string{
-				labelInstance: "mine", labelSandbox: id, "name": "c", "exitCode": "7"}}}, told)
-		}
-	}
-	close(told)
-	unlock()
-	writer.Wait()
-	_, path := d.OperationLog("box")
-	text, err := os.ReadFile(path)
-	if n := strings.Count(string(text), "engine: container c ended with exit code 7\n"); err != nil || n == 0 {
-		t.Errorf("it tells %q, %v", text, err)
-	}
-	if entries, err := os.ReadDir(d.layout.oplog("")); err != nil || len(entries) != 1 {
-		t.Errorf("there are logs of %v, %v", entries, err)
 	}
 }
