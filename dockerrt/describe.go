@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -99,7 +98,9 @@ func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c contai
 		}
 	}
 	describeInit(spec, c.Config)
-	spec.Mounts = mountsOf(host.Mounts)
+	if err := json.Unmarshal([]byte(c.Config.Labels[labelMounts]), &spec.Mounts); err != nil {
+		return fmt.Errorf("dockerrt: label %s of container %s: %w", labelMounts, c.Name, err)
+	}
 	describeLimits(spec, host)
 	if host.NetworkMode == "none" {
 		spec.Network = &agboxv1.NetworkSpec{Mode: modeNone}
@@ -173,15 +174,6 @@ func describeLimits(spec *agboxv1.CreateSpec, host *container.HostConfig) {
 
 // engineShm is what an engine gives a container for /dev/shm that asks for nothing.
 const engineShm = 64 << 20
-
-func mountsOf(mounts []mount.Mount) (list []*agboxv1.MountSpec) {
-	for _, m := range mounts {
-		if m.Type == mount.TypeBind && m.Target != logTarget && m.Target != guestHome && !strings.HasPrefix(m.Target, guestHome+"/") {
-			list = append(list, &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: !m.ReadOnly})
-		}
-	}
-	return list
-}
 
 // envsOf is what the spec has added to the image's own environment.
 func (d *Docker) envsOf(all, images []string) map[string]string {

@@ -23,6 +23,8 @@ const (
 	labelImage = labelNamespace + ".image"
 	// labelNetwork holds the network's mode and what it allows, as JSON; without it, that is the internet.
 	labelNetwork = labelNamespace + ".network"
+	// labelMounts holds what of the host a primary has, and what that was when it was accepted: MountSpecs as JSON.
+	labelMounts = labelNamespace + ".mounts"
 	// Docker's own tools group containers by these.
 	labelComposeProject = "com.docker.compose.project"
 	labelComposeService = "com.docker.compose.service"

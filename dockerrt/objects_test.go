@@ -24,6 +24,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/dockertest"
 	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
@@ -58,6 +59,21 @@ func reopen(t *testing.T, instance, dir string) *dockerrt.Docker {
 
 func ignore(runtime.Progress) {}
 
+// accepted is a mount of a directory of its own, as the server takes it down.
+func accepted(t *testing.T, target string, writable bool, mode string) *agboxv1.MountSpec {
+	t.Helper()
+	source, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	identity, err := hostpath.Identify(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &agboxv1.MountSpec{Source: source.Name(), Target: target, Writable: writable, Mode: mode, Accepted: identity.Message()}
+}
+
 // TestObjects: labels, names and places are the contract's, a second daemon on the same engine sees nothing of them,
 // and a removal leaves nothing but the history.
 func TestObjects(t *testing.T) {
@@ -70,7 +86,9 @@ func TestObjects(t *testing.T) {
 	spec := &agboxv1.CreateSpec{
 		Image: dockertest.TinyImage(t, engine, dockertest.Busybox), Labels: map[string]string{"team": "a"},
 		Envs: map[string]string{"A": "1", "B": "x=y"}, Command: []string{"sleep", "300"}, User: "agbox", WorkingDir: "/tmp", Hostname: "named",
-		Mounts:   []*agboxv1.MountSpec{{Source: t.TempDir(), Target: "/data", Writable: true}, {Source: t.TempDir(), Target: "/read"}},
+		Mounts: []*agboxv1.MountSpec{
+			accepted(t, "/data", true, ""), accepted(t, "/layered", false, "cow"), accepted(t, "/read", false, ""), {Source: t.TempDir(), Target: "/old"},
+		},
 		Ports:    []*agboxv1.PortSpec{{ContainerPort: 80, HostIp: "127.0.0.1", Protocol: "tcp"}},
 		CpuLimit: 0.5, MemoryLimit: 64 << 20, PidsLimit: 100, ShmSize: 1 << 20, Tmpfs: []*agboxv1.TmpfsSpec{{Target: "/scratch", Size: 1 << 20}},
 		CapAdd: []string{"NET_RAW"}, ReadOnlyRoot: true, ExtraHosts: map[string]string{"there": "192.0.2.1"}, IdleTtl: durationpb.New(0),

@@ -2,6 +2,7 @@ package dockerrt
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,6 +36,11 @@ func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agbo
 	ctx, cancel := d.write(ctx)
 	defer cancel()
 	config, host := d.primaryConfig(sandboxID, spec, image)
+	mounts, err := json.Marshal(spec.Mounts)
+	if err != nil {
+		return err
+	}
+	config.Labels[labelMounts] = string(mounts)
 	name := primaryName(sandboxID)
 	defer oplog.Step(ctx, "made", "container %s", name)(&err)
 	made, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
