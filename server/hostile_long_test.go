@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/agbox-dev/agbox/actors/actorstest"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
@@ -23,7 +24,7 @@ import (
 
 // TestLongSubscribersThatNeverRead: each is an old cursor and costs no more than the log's next few events.
 func TestLongSubscribersThatNeverRead(t *testing.T) {
-	d := servertest.Start(t)
+	d := servertest.Instant(t, actorstest.New())
 	id := d.Create(&agboxv1.CreateSpec{})
 	longLog(t, d, id, 50_000)
 	servertest.Works(t, d, id)
@@ -65,7 +66,7 @@ func TestLongSubscribersThatNeverRead(t *testing.T) {
 
 // TestLongThousandSubscribers: each gets every event once and in order.
 func TestLongThousandSubscribers(t *testing.T) {
-	d := servertest.Start(t)
+	d := servertest.Instant(t, actorstest.New())
 	id := d.Create(&agboxv1.CreateSpec{})
 	const subscribers, execs = 1000, 20
 	const last = 3 + 2*execs
@@ -113,7 +114,7 @@ func TestLongThousandSubscribers(t *testing.T) {
 
 // TestLongRapidReset: calls that are given up at once do not pile up.
 func TestLongRapidReset(t *testing.T) {
-	d := servertest.Start(t)
+	d := servertest.Instant(t, actorstest.New())
 	id := d.Create(&agboxv1.CreateSpec{})
 	w := dialWire(t, d.Socket())
 	sent := make(chan error, 1)

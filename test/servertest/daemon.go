@@ -1,4 +1,5 @@
-// Package servertest runs a whole daemon inside a test: real socket, real database, real Docker.
+// Package servertest runs a whole daemon inside a test: real socket, real database, and real Docker (Start) or sandboxes that cost
+// nothing (Instant).
 package servertest
 
 import (
@@ -8,12 +9,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/docker/docker/client"
 
 	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/actorstest"
+	actorsruntime "github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/persist"
@@ -26,8 +30,8 @@ import (
 // Daemon is a running daemon and a client of it.
 type Daemon struct {
 	*raw.Client
-	Engine *client.Client
-	Image  string // has busybox and a user agbox
+	Engine *client.Client // nil for an Instant daemon
+	Image  string         // has busybox and a user agbox
 	// Home is where builtin tools are taken from; the next start heeds a change.
 	Home string
 
@@ -37,9 +41,22 @@ type Daemon struct {
 
 	t      testing.TB
 	config dockerrt.Config
+	fake   *actorstest.Runtime // in Docker's place, nil: Docker is used
 	stop   func()
 	ended  bool
 }
+
+// runtime is what a daemon stands on.
+type runtime interface {
+	actorsruntime.Runtime
+	server.Runtime
+	Close() error
+}
+
+// instant is the runtime without Docker, which outlives every daemon of its test.
+type instant struct{ *actorstest.Runtime }
+
+func (instant) Close() error { return nil }
 
 // Start runs a daemon on directories of its own. At the end of the test it deletes every sandbox that is left,
 // stops the daemon and fails the test when anything stays behind in Docker.
@@ -67,12 +84,41 @@ func Start(t testing.TB, options ...func(*dockerrt.Config)) *Daemon {
 	for _, option := range options {
 		option(&d.config)
 	}
-	if d.Client, err = raw.Dial(raw.WithSocket(filepath.Join(d.config.DataDir, "r", "agboxd.sock"))); err != nil {
+	d.begin()
+	return d
+}
+
+// Instant runs a daemon on a runtime without Docker, with Start's promises, for what no container is needed for. A command of its
+// sandboxes ends at once and says its own words but the first, as echo does, unless fake has another Run.
+func Instant(t testing.TB, fake *actorstest.Runtime) *Daemon {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agbox")
+	if err != nil {
 		t.Fatal(err)
 	}
-	d.start()
-	t.Cleanup(d.end)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	d := &Daemon{Image: "image", Home: dir, t: t, fake: fake, config: dockerrt.Config{DataDir: dir, Places: hostpath.Places{Home: dir, Own: []string{dir}}}}
+	fake.Logs = dir
+	if fake.Run == nil {
+		fake.Run = func(_ context.Context, request *agboxv1.CreateExecRequest) (actorsruntime.ExecResult, error) {
+			stdout, stderr := fake.ExecLogs(request.SandboxId, request.ExecId)
+			text := strings.Join(request.Command[1:], " ") + "\n"
+			err := errors.Join(os.MkdirAll(filepath.Dir(stdout), 0o700), os.WriteFile(stdout, []byte(text), 0o600), os.WriteFile(stderr, nil, 0o600))
+			return actorsruntime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED}, err
+		}
+	}
+	d.begin()
 	return d
+}
+
+func (d *Daemon) begin() {
+	d.t.Helper()
+	var err error
+	if d.Client, err = raw.Dial(raw.WithSocket(filepath.Join(d.config.DataDir, "r", "agboxd.sock"))); err != nil {
+		d.t.Fatal(err)
+	}
+	d.start()
+	d.t.Cleanup(d.end)
 }
 
 // ByEngine has commands get into sandboxes by way of the engine.
@@ -115,9 +161,15 @@ func (d *Daemon) start() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	runtime, err := dockerrt.New(context.Background(), d.config, log)
-	if err != nil {
-		d.t.Fatal(errors.Join(err, db.Close()))
+	config := d.Server
+	config.Version, config.Host.Home, config.Host.Places = "test", d.Home, d.config.Places
+	var runtime runtime = instant{d.fake}
+	if d.fake == nil {
+		docker, err := dockerrt.New(context.Background(), d.config, log)
+		if err != nil {
+			d.t.Fatal(errors.Join(err, db.Close()))
+		}
+		runtime, config.Host.Places, config.Host.ReadOnlyBelow = docker, docker.Places(), docker.ReadOnlyBelow()
 	}
 	system, err := actors.Start(d.Actors, db, runtime, log)
 	if err != nil {
@@ -127,9 +179,6 @@ func (d *Daemon) start() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	config := d.Server
-	config.Version, config.Host.Places, config.Host.ReadOnlyBelow = "test", runtime.Places(), runtime.ReadOnlyBelow()
-	config.Host.Home = d.Home
 	service := server.New(config, system, db, runtime, log)
 	served := make(chan error, 1)
 	go func() { served <- service.Serve(listener) }()
@@ -172,7 +221,15 @@ func (d *Daemon) end() {
 	}
 	for _, sandbox := range list.Sandboxes {
 		d.Await(sandbox.SandboxId, agboxv1.EventType_SANDBOX_DELETED)
-		dockertest.Leftovers(d.t, d.Engine, sandbox.SandboxId)
+		d.leftovers(sandbox.SandboxId)
+	}
+}
+
+// leftovers fails the test when Docker holds anything of the sandbox.
+func (d *Daemon) leftovers(sandboxID string) {
+	d.t.Helper()
+	if d.Engine != nil {
+		dockertest.Leftovers(d.t, d.Engine, sandboxID)
 	}
 }
 
@@ -198,7 +255,7 @@ func (d *Daemon) Delete(sandboxID string) []*agboxv1.SandboxEvent {
 		d.t.Fatal(err)
 	}
 	events := d.Await(sandboxID, agboxv1.EventType_SANDBOX_DELETED)
-	dockertest.Leftovers(d.t, d.Engine, sandboxID)
+	d.leftovers(sandboxID)
 	return events
 }
 

@@ -8,12 +8,13 @@ import (
 	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
-// skipDisk ends a test whose disk cannot be had here.
+// SkipDisk ends a test whose disk cannot be had here.
 func SkipDisk(t *testing.T, why error) {
 	t.Helper()
 	skiplog.Skip(t, fmt.Sprintf("no disk of its own for the test: %v", why))
 }
 
+// MountTmpfs mounts 8 MiB over dir until the end of the test.
 func MountTmpfs(t *testing.T, dir string) {
 	t.Helper()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=8m"); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/agbox-dev/agbox/sdk/raw"
 )
 
-// write makes files below dir, with the directories that they need; a name that ends in / is a directory.
+// WriteTree makes files below dir, with the directories that they need; a name that ends in / is a directory.
 func WriteTree(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -34,15 +34,18 @@ func WriteTree(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
+// Entry is one of a tar stream.
 type Entry struct {
 	tar.Header
 	Content string
 }
 
+// File is a regular file for an archive, with an owner and a time that are nobody's.
 func File(name, content string, mode int64) Entry {
 	return Entry{tar.Header{Name: name, Mode: mode, Size: int64(len(content)), Uid: 4711, Gid: 4712, ModTime: time.Unix(1_700_000_000, 123_000_000), Format: tar.FormatPAX}, content}
 }
 
+// Archive is a tar stream of the entries.
 func Archive(t *testing.T, entries ...Entry) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -61,6 +64,7 @@ func Archive(t *testing.T, entries ...Entry) []byte {
 	return b.Bytes()
 }
 
+// Upload puts a tar stream into dir.
 func Upload(t *testing.T, d *Daemon, id, dir string, stream []byte) *agboxv1.UploadFilesResponse {
 	t.Helper()
 	resp, err := d.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: dir}, bytes.NewReader(stream))
@@ -70,12 +74,14 @@ func Upload(t *testing.T, d *Daemon, id, dir string, stream []byte) *agboxv1.Upl
 	return resp
 }
 
+// Uploading is Upload of entries, with an owner, which may be refused.
 func Uploading(t *testing.T, c *raw.Client, id, dir, owner string, entries ...Entry) error {
 	t.Helper()
 	_, err := c.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: dir, Owner: owner}, bytes.NewReader(Archive(t, entries...)))
 	return err
 }
 
+// Download returns the entries of the stream of p, by their names.
 func Download(t *testing.T, d *Daemon, id, p string) map[string]Entry {
 	t.Helper()
 	stream, err := d.DownloadFiles(t.Context(), &agboxv1.DownloadFilesRequest{SandboxId: id, Path: p})
@@ -99,6 +105,7 @@ func Download(t *testing.T, d *Daemon, id, p string) map[string]Entry {
 	}
 }
 
+// ListFiles returns a line for each file.
 func ListFiles(t *testing.T, d *Daemon, req *agboxv1.ListFilesRequest) (lines []string, truncated bool) {
 	t.Helper()
 	resp, err := d.ListFiles(t.Context(), req)
@@ -111,6 +118,7 @@ func ListFiles(t *testing.T, d *Daemon, req *agboxv1.ListFilesRequest) (lines []
 	return lines, resp.Truncated
 }
 
+// Numbers are the lines 1 to n, as seq prints them.
 func Numbers(n int) string {
 	var text strings.Builder
 	for i := range n {
@@ -119,7 +127,7 @@ func Numbers(n int) string {
 	return text.String()
 }
 
-// openDirs makes directories that every user of a sandbox may write to, and returns their paths.
+// OpenDirs makes directories that every user of a sandbox may write to, and returns their paths.
 func OpenDirs(t *testing.T, names ...string) []string {
 	t.Helper()
 	top := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
-// proxied returns the address of a proxy to the engine, which first asks intercept, and what takes the proxy away. intercept
+// Proxied returns the address of a proxy to the engine, which first asks intercept, and what takes the proxy away. intercept
 // reports whether it has answered itself.
 func Proxied(t *testing.T, intercept func(http.ResponseWriter, *http.Request) bool) (host string, leave func()) {
 	t.Helper()

@@ -28,7 +28,7 @@ var usual = map[string]string{
 	"CONFIG_YAML_TOO_LARGE":          " than ",
 }
 
-// refused fails the test unless err is a status with this code and reason, a field where one is wanted, and a message
+// Refused fails the test unless err is a status with this code and reason, a field where one is wanted, and a message
 // that holds all these words: what is wrong, with the value, and what to do.
 func Refused(t *testing.T, err error, code codes.Code, reason, field string, words ...string) {
 	t.Helper()
@@ -59,7 +59,7 @@ func Refused(t *testing.T, err error, code codes.Code, reason, field string, wor
 	Tried(t, reason)
 }
 
-// tried appends a reason that a call was refused with, as a test expected it, to the file that AGBOX_REASONS names: test/reasons
+// Tried appends a reason that a call was refused with, as a test expected it, to the file that AGBOX_REASONS names: test/reasons
 // compares all with those that are declared.
 func Tried(t *testing.T, reason string) {
 	path := os.Getenv("AGBOX_REASONS")

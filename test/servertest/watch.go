@@ -10,7 +10,7 @@ import (
 	"github.com/agbox-dev/agbox/sdk/raw"
 )
 
-// watchStats opens a stream of the stats of sandboxes with these labels, as often as may be.
+// WatchStats opens a stream of the stats of sandboxes with these labels, as often as may be.
 func WatchStats(t *testing.T, c *raw.Client, labels map[string]string) *raw.StatsStream {
 	t.Helper()
 	stream, err := c.WatchStats(t.Context(), &agboxv1.WatchStatsRequest{LabelSelector: labels, Interval: durationpb.New(100 * time.Millisecond)})
@@ -21,7 +21,7 @@ func WatchStats(t *testing.T, c *raw.Client, labels map[string]string) *raw.Stat
 	return stream
 }
 
-// readUntil reads until each of the sandboxes was told, and returns the last reading of the last one. The others must
+// StatsUntil reads until each of the sandboxes was told, and returns the last reading of the last one. The others must
 // not be told.
 func StatsUntil(t *testing.T, stream *raw.StatsStream, wanted []string, never ...string) *agboxv1.SandboxStats {
 	t.Helper()

@@ -1,4 +1,4 @@
-package refusals_test
+package server_test
 
 import (
 	"maps"
@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/agbox-dev/agbox/actors/actorstest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/test/servertest"
@@ -29,7 +30,7 @@ func concerns(t *testing.T, err error, want map[string]string) {
 // TestUnknownNames: every call that names a sandbox or an exec says which one is not there.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
-	d := servertest.Start(t)
+	d := servertest.Instant(t, actorstest.New())
 	ctx, id, execID := t.Context(), "never-was", "exec-never-was"
 	for name, call := range map[string]func() error{
 		"GetSandbox":    func() error { _, err := d.GetSandbox(ctx, &agboxv1.GetSandboxRequest{SandboxId: id}); return err },
@@ -68,7 +69,7 @@ func TestUnknownNames(t *testing.T) {
 // TestRefusalsLeaveNoTrace: after each refusal, in each state, the log of the sandbox is what it was.
 func TestRefusalsLeaveNoTrace(t *testing.T) {
 	t.Parallel()
-	d := servertest.Start(t)
+	d := servertest.Instant(t, actorstest.New())
 	ctx := t.Context()
 	id, other := d.Create(&agboxv1.CreateSpec{}), d.Create(&agboxv1.CreateSpec{})
 	const execID = "used-exec"
@@ -143,7 +144,7 @@ func TestRefusalsLeaveNoTrace(t *testing.T) {
 // TestAnchors: the newest sequence is the last from which a subscription continues.
 func TestAnchors(t *testing.T) {
 	t.Parallel()
-	d := servertest.Start(t)
+	d := servertest.Instant(t, actorstest.New())
 	id := d.Create(&agboxv1.CreateSpec{}) // three events
 	first := func(from uint64) (*agboxv1.SandboxEvent, error) {
 		stream, err := d.SubscribeSandboxEvents(t.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id, FromSequence: from})

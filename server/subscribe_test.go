@@ -1,4 +1,4 @@
-package events_test
+package server_test
 
 import (
 	"os"
@@ -12,6 +12,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
+	"github.com/agbox-dev/agbox/actors/actorstest"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/test/servertest"
@@ -21,7 +22,7 @@ import (
 // marks exactly what was there before.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
-	d := servertest.Start(t)
+	d := servertest.Instant(t, actorstest.New())
 	ctx := t.Context()
 	id := d.Create(&agboxv1.CreateSpec{})
 	const before, during = 20, 40
@@ -71,7 +72,9 @@ func TestSubscribe(t *testing.T) {
 
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
-	d := servertest.Start(t)
+	fake := actorstest.New()
+	fake.Run = fake.UntilCancelled
+	d := servertest.Instant(t, fake)
 	id := d.Create(&agboxv1.CreateSpec{})
 	exec, err := d.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: id, Command: []string{"sleep", "100"}})
 	if err != nil {
@@ -108,7 +111,7 @@ func TestSnapshot(t *testing.T) {
 // TestShutdownWithSubscribers: the daemon ends although they stay, and tells them to come back.
 func TestShutdownWithSubscribers(t *testing.T) {
 	t.Parallel()
-	d := servertest.Start(t)
+	d := servertest.Instant(t, actorstest.New())
 	id := d.Create(&agboxv1.CreateSpec{})
 	var streams []*raw.Stream
 	for range 50 {
@@ -132,7 +135,7 @@ func TestShutdownWithSubscribers(t *testing.T) {
 
 func TestHealthReflectionAndModes(t *testing.T) {
 	t.Parallel()
-	d := servertest.Start(t)
+	d := servertest.Instant(t, actorstest.New())
 	for path, want := range map[string]os.FileMode{d.Socket(): 0o600 | os.ModeSocket, filepath.Dir(d.Socket()): 0o700 | os.ModeDir} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s has mode %v, %v; want %v", path, info.Mode(), err, want)
