@@ -114,7 +114,7 @@ func (s *Server) askOne(ctx context.Context, id string, command lifecycle.Comman
 			return false, nil
 		}
 		if wanted != nil {
-			command = lifecycle.Unchanged{Phase: view.State.Phase, Since: view.State.ChangedAt, Then: command}
+			command = lifecycle.IfUnchanged{Phase: view.State.Phase, Since: view.State.ChangedAt, Then: command}
 		}
 		_, err = s.system.Request(ctx, id, command)
 	}

@@ -34,7 +34,7 @@ const (
 )
 
 // Command is something that was asked of a sandbox or that has happened to it.
-type Command interface{ command() }
+type Command interface{ name() string }
 
 // Requests: refused when they do not fit.
 type (
@@ -79,8 +79,8 @@ type (
 	}
 	// Detach takes the sandbox's lease away.
 	Detach struct{}
-	// Unchanged asks for Then of a sandbox that is still in the phase in which it was seen, without having left it.
-	Unchanged struct {
+	// IfUnchanged is Then for a sandbox that has not left the phase in which it was seen.
+	IfUnchanged struct {
 		Phase Phase
 		Since time.Time
 		Then  Command
@@ -131,27 +131,33 @@ func Progressed(p runtime.Progress) Command {
 	return Preparing(p.(runtime.Preparing))
 }
 
-func (Create) command()          {}
-func (Use) command()             {}
-func (Recover) command()         {}
-func (RecoverExec) command()     {}
-func (Unchanged) command()       {}
-func (Detach) command()          {}
-func (Resume) command()          {}
-func (Stop) command()            {}
-func (Delete) command()          {}
-func (Pause) command()           {}
-func (Unpause) command()         {}
-func (Drain) command()           {}
-func (Extend) command()          {}
-func (StartExec) command()       {}
-func (CancelExec) command()      {}
-func (Preparing) command()       {}
-func (ServiceReported) command() {}
-func (OperationDone) command()   {}
-func (OperationFailed) command() {}
-func (Died) command()            {}
-func (LinkLost) command()        {}
-func (CommandEnded) command()    {}
-func (ExecEnded) command()       {}
-func (Quarantined) command()     {}
+func (Create) name() string            { return "create" }
+func (Use) name() string               { return "use" }
+func (Recover) name() string           { return "recover" }
+func (RecoverExec) name() string       { return "recover exec" }
+func (IfUnchanged) name() string       { return "change" }
+func (Detach) name() string            { return "detach" }
+func (Resume) name() string            { return "resume" }
+func (Delete) name() string            { return "delete" }
+func (Pause) name() string             { return "pause" }
+func (Unpause) name() string           { return "unpause" }
+func (Drain) name() string             { return "drain" }
+func (Extend) name() string            { return "extend" }
+func (StartExec) name() string         { return "start exec" }
+func (CancelExec) name() string        { return "cancel exec" }
+func (Preparing) name() string         { return "preparing" }
+func (ServiceReported) name() string   { return "service reported" }
+func (c OperationDone) name() string   { return c.Operation.String() + " done" }
+func (c OperationFailed) name() string { return c.Operation.String() + " failed" }
+func (Died) name() string              { return "died" }
+func (LinkLost) name() string          { return "link lost" }
+func (CommandEnded) name() string      { return "command ended" }
+func (ExecEnded) name() string         { return "exec ended" }
+func (Quarantined) name() string       { return "quarantined" }
+
+func (c Stop) name() string {
+	if c.Force {
+		return "stop by force"
+	}
+	return "stop"
+}

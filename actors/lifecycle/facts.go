@@ -24,25 +24,61 @@ func (d *decision) serviceReported(c ServiceReported) {
 	}})
 }
 
-func (d *decision) operationDone(ports []*agboxv1.PublishedPort) {
-	details := &agboxv1.SandboxPhaseDetails{Reason: d.state.Reason}
-	switch d.state.Operation {
-	case Creating, Resuming, Restarting:
-		d.emitPhase(agboxv1.EventType_SANDBOX_READY, Ready, &agboxv1.SandboxPhaseDetails{Ports: ports})
-	case Pausing:
-		d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, details)
-	case Unpausing:
-		d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, &agboxv1.SandboxPhaseDetails{})
-	case Stopping, Killing:
-		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was stopped while the command ran")
-		d.emitPhase(agboxv1.EventType_SANDBOX_STOPPED, Stopped, details)
-	case Removing:
-		d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was deleted while the command ran")
-		d.emitPhase(agboxv1.EventType_SANDBOX_DELETED, Deleted, details)
-	}
+func (d *decision) preparing(c Preparing) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_PREPARING, Pending,
+		&agboxv1.SandboxPhaseDetails{Phase: c.Phase, Image: c.Image, BytesDone: c.Done, BytesTotal: c.Total})
+}
+
+func (d *decision) started(c OperationDone) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_READY, Ready, &agboxv1.SandboxPhaseDetails{Ports: c.Ports})
+}
+
+func (d *decision) paused(OperationDone) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, &agboxv1.SandboxPhaseDetails{Reason: d.state.Reason})
+}
+
+func (d *decision) unpaused(OperationDone) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, &agboxv1.SandboxPhaseDetails{})
+}
+
+// pauseFailed: what could not be paused goes on.
+func (d *decision) pauseFailed(c OperationFailed) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, problem(cmp.Or(c.Code, CodePauseFailed), c.Message))
+}
+
+// unpauseFailed: what could not be unpaused stays as it is.
+func (d *decision) unpauseFailed(c OperationFailed) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, problem(cmp.Or(c.Code, CodePauseFailed), c.Message))
+}
+
+func (d *decision) stopped(OperationDone) {
+	d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was stopped while the command ran")
+	d.emitPhase(agboxv1.EventType_SANDBOX_STOPPED, Stopped, &agboxv1.SandboxPhaseDetails{Reason: d.state.Reason})
+}
+
+func (d *decision) deleted(OperationDone) {
+	d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was deleted while the command ran")
+	d.emitPhase(agboxv1.EventType_SANDBOX_DELETED, Deleted, &agboxv1.SandboxPhaseDetails{Reason: d.state.Reason})
+}
+
+func (d *decision) died(c Died) {
+	d.loseRunning("the sandbox ended while the command ran: " + c.Message)
+	d.crash(c.Code, c.Message)
+}
+
+func (d *decision) linkLost(c LinkLost) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_LINK_LOST, d.state.Phase, problem(runtime.CodeLinkLost, c.Message))
+}
+
+func (d *decision) quarantined(c Quarantined) {
+	d.loseRunning(c.Message)
+	d.fail(CodeCrashLoop, c.Message)
 }
 
 func (d *decision) commandEnded(c CommandEnded) {
+	if d.state.CommandEnded {
+		return
+	}
 	r := c.Result
 	d.emit(&event{EventType: agboxv1.EventType_SANDBOX_COMMAND_ENDED, SandboxState: d.state.Phase, Details: &agboxv1.SandboxEvent_Command{
 		Command: &agboxv1.CommandEventDetails{
@@ -64,7 +100,7 @@ func (d *decision) commandEnded(c CommandEnded) {
 	if r.Resources.GetOom() {
 		code, message = runtime.CodeOutOfMemory, message+", out of memory"
 	}
-	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, message)
+	d.loseRunning(message)
 	if r.ExitCode == 0 && r.Code == "" { // it has done its work: no restart
 		d.fail(code, message)
 		return
@@ -100,45 +136,43 @@ func (d *decision) crash(code, message string) {
 	})
 }
 
-func (d *decision) operationFailed(c OperationFailed) {
-	code := c.Code
-	switch c.Operation { // what could not be paused goes on, what could not be unpaused stays
-	case Pausing:
-		d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSED, Ready, &agboxv1.SandboxPhaseDetails{ErrorCode: cmp.Or(code, CodePauseFailed), ErrorMessage: c.Message})
-		return
-	case Unpausing:
-		d.emitPhase(agboxv1.EventType_SANDBOX_PAUSED, Paused, &agboxv1.SandboxPhaseDetails{ErrorCode: cmp.Or(code, CodePauseFailed), ErrorMessage: c.Message})
+// notMade is the end of a sandbox that could not be made, but of a lazy one.
+func (d *decision) notMade(code, message string) {
+	if d.state.Lazy {
+		d.emitPhase(agboxv1.EventType_SANDBOX_DORMANT, Dormant, problem(code, message))
 		return
 	}
-	if code == "" {
-		code = map[Operation]string{Creating: CodeCreateFailed, Resuming: CodeResumeFailed, Restarting: CodeResumeFailed,
-			Stopping: CodeStopFailed, Killing: CodeStopFailed, Removing: CodeDeleteFailed}[c.Operation]
-	}
-	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost,
-		"the sandbox failed while the command ran: "+c.Message)
-	switch {
-	case c.Operation == Restarting:
-		d.crash(code, c.Message)
-	case c.Operation == Creating && d.state.Lazy:
-		d.emitPhase(agboxv1.EventType_SANDBOX_DORMANT, Dormant, &agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: c.Message})
-	default:
-		d.fail(code, c.Message)
-	}
+	d.fail(code, message)
 }
 
 func (d *decision) fail(code, message string) {
-	d.emitPhase(agboxv1.EventType_SANDBOX_FAILED, Failed,
-		&agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: message})
+	d.emitPhase(agboxv1.EventType_SANDBOX_FAILED, Failed, problem(code, message))
+}
+
+func problem(code, message string) *agboxv1.SandboxPhaseDetails {
+	return &agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: message}
 }
 
 // endRunning ends every exec that runs, in the order of their ids: none outlives what it ran in.
 func (d *decision) endRunning(state agboxv1.ExecState, code, message string) {
 	for _, id := range slices.Sorted(maps.Keys(d.state.Running)) {
-		d.execEnded(id, runtime.ExecResult{State: state, Code: code, Message: message})
+		d.endExec(id, runtime.ExecResult{State: state, Code: code, Message: message})
 	}
 }
 
-func (d *decision) execEnded(id string, r runtime.ExecResult) {
+// loseRunning ends every exec that runs with a result that nobody will know.
+func (d *decision) loseRunning(why string) {
+	d.endRunning(agboxv1.ExecState_EXEC_STATE_FAILED, CodeExecResultLost, why)
+}
+
+func (d *decision) execEnded(c ExecEnded) {
+	if d.running(c.ExecID) {
+		d.endExec(c.ExecID, c.Result)
+		d.drained()
+	}
+}
+
+func (d *decision) endExec(id string, r runtime.ExecResult) {
 	kind := agboxv1.EventType_EXEC_FINISHED
 	switch r.State {
 	case agboxv1.ExecState_EXEC_STATE_FAILED:

@@ -113,9 +113,9 @@ var decisions = []struct {
 	{lifecycle.Create{}, map[string]string{"none": "ACCEPTED", "*": "refused: exists"}},
 	{lifecycle.Create{Lazy: true}, map[string]string{"none": "ACCEPTED", "*": "refused: exists"}},
 	{lifecycle.Use{}, map[string]string{"none": "refused: not found", "dormant": "ACCEPTED", "*": "-"}},
-	{lifecycle.Unchanged{Phase: lifecycle.Stopped, Since: start.Add(4 * time.Second), Then: lifecycle.Resume{}}, map[string]string{
+	{lifecycle.IfUnchanged{Phase: lifecycle.Stopped, Since: start.Add(4 * time.Second), Then: lifecycle.Resume{}}, map[string]string{
 		"none": "refused: not found", "stopped": "ACCEPTED", "*": "refused: invalid state"}},
-	{lifecycle.Unchanged{Phase: lifecycle.Stopped, Since: start.Add(3 * time.Second), Then: lifecycle.Resume{}}, map[string]string{
+	{lifecycle.IfUnchanged{Phase: lifecycle.Stopped, Since: start.Add(3 * time.Second), Then: lifecycle.Resume{}}, map[string]string{
 		"none": "refused: not found", "*": "refused: invalid state"}},
 	{lifecycle.Detach{}, map[string]string{"none": "refused: not found", "deleting": "refused: invalid state",
 		"deleted": "refused: invalid state", "*": "DETACHED"}},

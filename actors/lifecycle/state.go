@@ -59,35 +59,56 @@ const (
 	ServiceAgain
 )
 
-// State is one sandbox as its log tells it.
+// State is one sandbox as its log tells it. It goes from phase to phase, with the operation in progress in brackets,
+// by command:
 //
-//	         Create               OperationDone              Stop, idle
-//	(none) ─────────► PENDING ─────────────────► READY ─────────────────► READY
-//	                  Creating       ┌──────────► │  ▲                   Stopping
-//	                     │           │            │  └──── exec events      │
-//	     OperationFailed │           │            │ Died             │ OperationDone
-//	                     ▼           │            ▼                         ▼
-//	                  FAILED ◄───────┼───────── FAILED ◄──────────────── STOPPED
-//	                     ▲           │                  OperationFailed     │
-//	                     │        PENDING ◄─────────────────────────────────┘
-//	                     │        Resuming             Resume
-//	                     │
-//	      OperationFailed│             Delete, from every state but the last two
-//	                     └──────── DELETING ─────────────► DELETED
-//	                               Removing  OperationDone
+//	create                           [*] → PENDING(create)
+//	create, lazily                   [*] → DORMANT
+//	use                              DORMANT → PENDING(create)
+//	resume                           STOPPED → PENDING(resume)
+//	resume                           DORMANT → PENDING(create)
+//	stop                             PENDING(restart) → PENDING(stop)
+//	stop                             READY → READY(stop)
+//	stop                             PAUSED → PAUSED(stop)
+//	stop                             DRAINING → DRAINING(stop)
+//	stop by force                    PENDING(stop) PENDING(restart) → PENDING(kill)
+//	stop by force                    READY READY(stop) → READY(kill)
+//	stop by force                    PAUSED PAUSED(stop) → PAUSED(kill)
+//	stop by force                    DRAINING DRAINING(stop) → DRAINING(kill)
+//	drain                            READY → DRAINING(stop)
+//	drain                            READY → DRAINING
+//	pause                            READY → READY(pause)
+//	unpause                          PAUSED → PAUSED(unpause)
+//	delete                           all but [*] DELETING(delete) DELETED → DELETING(delete)
+//	a container died                 READY PAUSED DRAINING → FAILED
+//	a container died, restarts left  READY → PENDING(restart)
+//	a container died, restarts left  PAUSED DRAINING → FAILED
+//	its command ended                READY PAUSED DRAINING → FAILED
+//	its actor crashes on             all but [*] FAILED DELETED → FAILED
+//	taken in                         [*] → READY
+//	taken in                         [*] → PAUSED
+//	taken in                         [*] → STOPPED
+//	taken in                         [*] → FAILED
+//	create done                      PENDING(create) → READY
+//	create failed                    PENDING(create) → FAILED
+//	create failed                    PENDING(create) → DORMANT
+//	resume done                      PENDING(resume) → READY
+//	resume failed                    PENDING(resume) → FAILED
+//	stop done                        PENDING(stop) READY(stop) PAUSED(stop) DRAINING(stop) → STOPPED
+//	stop failed                      PENDING(stop) READY(stop) PAUSED(stop) DRAINING(stop) → FAILED
+//	delete done                      DELETING(delete) → DELETED
+//	delete failed                    DELETING(delete) → FAILED
+//	pause done                       READY(pause) → PAUSED
+//	pause failed                     READY(pause) → READY
+//	unpause done                     PAUSED(unpause) → READY
+//	unpause failed                   PAUSED(unpause) → PAUSED
+//	kill done                        PENDING(kill) READY(kill) PAUSED(kill) DRAINING(kill) → STOPPED
+//	kill failed                      PENDING(kill) READY(kill) PAUSED(kill) DRAINING(kill) → FAILED
+//	restart done                     PENDING(restart) → READY
+//	restart failed                   PENDING(restart) → FAILED
 //
-// Pause leads from READY to PAUSED (over Pausing), Unpause back (over Unpausing); a Stop can come in both. Drain leads from
-// READY to DRAINING, which refuses execs and, when the last one has ended or its time is over, goes on as after a Stop.
-// A Stop with Force replaces one that is under way. Extend and Detach change no phase.
-//
-// Recover leads to where the sandbox was found: READY, PAUSED, STOPPED or FAILED.
-//
-// A lazy Create leads to DORMANT, and Use or Resume from there to PENDING (Creating); when that fails it is DORMANT again.
-//
-// Died, or a CommandEnded that fails, leads from READY to FAILED, or with Restarts left to PENDING (Restarting), which a
-// Stop ends like a READY; Quarantined leads to FAILED from every state but DELETED. An
-// operation that ends after a Delete was accepted changes nothing: the log is in DELETING by then. Commands that do not
-// fit are refused; facts that come too late are ignored.
+// Commands that do not fit are refused; facts that come too late are ignored: an operation that ends after a Delete was accepted
+// changes nothing. These lines are written by TestDiagramsAreOfTheTable.
 type State struct {
 	SandboxID string
 	Phase     Phase
