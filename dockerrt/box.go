@@ -33,7 +33,7 @@ func (d *Docker) box(ctx context.Context, sandboxID string) (box, error) {
 }
 
 // filesOf is box for who is about to use the archive API, for which an engine mounts by path once more what the container
-// has. It fails with files.ErrRefused where a path has got a link.
+// has. It fails with files.ErrRefused where a path has got a link, and where somebody runs in the sandbox who could make one.
 func (d *Docker) filesOf(ctx context.Context, sandboxID string) (box, error) {
 	b, err := d.box(ctx, sandboxID)
 	if err != nil {
@@ -54,28 +54,10 @@ func (d *Docker) filesOf(ctx context.Context, sandboxID string) (box, error) {
 				"see who changed it, or use an exec", err)
 		}
 	}
-	if source, above := b.exchangeable(); source != "" && valueOf(b.State).Running && !b.State.Paused {
-		return b, files.Refuse(files.ErrRefused, "%q is mounted by itself and lies in %q, which is mounted writable, so that the sandbox could exchange it "+
-			"while the engine looks for it; pause or stop the sandbox for that, or use an exec", source, above)
+	if valueOf(b.State).Running && !b.State.Paused { // which could exchange what lies in a mount that it may write to
+		return b, files.Refuse(files.ErrRefused, "sandbox %s runs while agboxd does something else with it; try again", sandboxID)
 	}
 	return b, nil
-}
-
-// exchangeable returns the source of a mount that the sandbox itself can put something else in the place of, because it lies
-// in another one that is writable. The kernel does not let a sandbox rename what it sees as a mount point, and so a mount
-// right in the other one's directory, under its own name, stays what it is.
-func (b box) exchangeable() (source, above string) {
-	for _, m := range b.Mounts {
-		for _, w := range b.Mounts {
-			if m.Type != mount.TypeBind || w.Type != mount.TypeBind || !w.RW || m.Source == w.Source || !hostpath.Within(m.Source, w.Source) {
-				continue
-			}
-			if path.Dir(m.Source) != w.Source || m.Destination != path.Join(w.Destination, path.Base(m.Source)) {
-				return m.Source, w.Source
-			}
-		}
-	}
-	return "", ""
 }
 
 // place is what a path leads to.
@@ -172,21 +154,21 @@ func (b box) onDisk(ctx context.Context, p string) error {
 }
 
 // destination finds out where a stream for a directory goes.
-func (b box) destination(ctx context.Context, directory string) (files.Destination, error) {
+func (b box) destination(ctx context.Context, directory string) (destination, error) {
 	at, err := b.resolve(ctx, directory)
 	if err != nil {
-		return files.Destination{}, err
+		return destination{}, err
 	}
 	if at.missing == 0 && !at.directory {
-		return files.Destination{}, files.Refuse(files.ErrNotDirectory, "%q is not a directory; name the one to unpack in", directory)
+		return destination{}, files.Refuse(files.ErrNotDirectory, "%q is not a directory; name the one to unpack in", directory)
 	}
 	if err := files.Reserved(at.path); err != nil {
-		return files.Destination{}, err
+		return destination{}, err
 	}
 	if err := b.memory(at.path); err != nil {
-		return files.Destination{}, err
+		return destination{}, err
 	}
-	to := files.Destination{Root: "/", Directory: at.path, Missing: at.missing}
+	to := destination{root: "/", directory: at.path, missing: at.missing}
 	m := b.mount(at.path)
 	if !m.RW {
 		what := "the mount " + m.Destination
@@ -196,7 +178,7 @@ func (b box) destination(ctx context.Context, directory string) (files.Destinati
 		return to, files.Refuse(files.ErrReadOnly, "%q lies in %s, which is read-only; choose a path in a writable mount, or change the spec", directory, what)
 	}
 	if b.HostConfig.ReadonlyRootfs {
-		to.Root = m.Destination // the engine refuses to begin at a root that is read-only
+		to.root = m.Destination // the engine refuses to begin at a root that is read-only
 	}
 	return to, nil
 }
@@ -240,8 +222,7 @@ func (b box) text(ctx context.Context, p string) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
-	running := b.State != nil && b.State.Running && !b.State.Paused
-	stream, err := b.read(ctx, at.path, running)
+	stream, err := b.read(ctx, at.path)
 	if err != nil {
 		return "", err
 	}

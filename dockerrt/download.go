@@ -4,45 +4,35 @@ import (
 	"archive/tar"
 	"context"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/agbox-dev/agbox/guest/files"
 )
 
 // DownloadFiles returns a file or directory of the sandbox's primary as a tar stream, whose names begin with the last part
-// of p; a link is one in the stream, too. The stream ends with ctx; Close must follow.
+// of p; a link is one in the stream, too. The stream ends with ctx; Close must follow. With running, agbox-init reads the files: as the
+// engine opens one it waits for whoever in the sandbox holds a lease on it, 45 s for each, and does nothing else for that container
+// meanwhile, not even a stop.
 func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string, running bool) (io.ReadCloser, error) {
-	look := d.filesOf
 	if running {
-		look = d.box
+		return d.carry(ctx, sandboxID, p)
 	}
-	box, err := look(ctx, sandboxID)
+	box, err := d.filesOf(ctx, sandboxID)
 	if err == nil {
 		err = box.onDisk(ctx, p)
 	}
 	if err != nil {
 		return nil, reached(err)
 	}
-	return box.read(ctx, p, running)
+	return box.read(ctx, p)
 }
 
-// read is DownloadFiles for a path that is on the disk. With running, agbox-init reads the files: as the engine opens one it waits for whoever in
-// the sandbox holds a lease on it, 45 s for each, and does nothing else for that container meanwhile, not even a stop.
-func (b box) read(ctx context.Context, p string, running bool) (io.ReadCloser, error) {
-	if running {
-		return b.docker.carry(ctx, b.sandboxID, p, b.inMemory())
-	}
+// read has the engine read what is on the disk.
+func (b box) read(ctx context.Context, p string) (io.ReadCloser, error) {
 	stream, _, err := b.docker.api.CopyFromContainer(ctx, b.ID, p)
 	if err != nil {
 		return nil, reached(engineRefusal(p, err))
 	}
 	return engineStream{stream}, nil
-}
-
-// inMemory are the directories whose content only the sandbox's processes see. The engine shows them empty.
-func (b box) inMemory() []string {
-	return slices.AppendSeq([]string{"/dev", "/proc", "/sys"}, maps.Keys(b.HostConfig.Tmpfs))
 }
 
 // carriedTree is a tree that agbox-init tells of.
@@ -60,7 +50,7 @@ func (c carriedTree) Close() error {
 }
 
 // carry returns once there is something to read, or why there is not.
-func (d *Docker) carry(ctx context.Context, sandboxID, p string, without []string) (io.ReadCloser, error) {
+func (d *Docker) carry(ctx context.Context, sandboxID, p string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	from, to := io.Pipe()
 	tree := carriedTree{from, cancel, make(chan struct{})}
@@ -74,7 +64,7 @@ func (d *Docker) carry(ctx context.Context, sandboxID, p string, without []strin
 			default:
 			}
 			return files.Carry(out, fields)
-		}, append([]string{"read", p}, without...)...)
+		}, "read", p)
 		if err == nil {
 			err = out.Close()
 		}

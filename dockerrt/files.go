@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
-	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/guest/files/record"
@@ -23,14 +21,21 @@ import (
 // engine answers nothing else about that container: not even a stop.
 
 // UploadFiles unpacks a tar stream in a directory of the sandbox's primary, which is made when it is missing; owner is as
-// an exec's user. It returns when the stream has ended, or with ctx; what was unpacked before an error stays. Refusals are
-// *files.Refusal.
-func (d *Docker) UploadFiles(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error) {
-	written, err := d.upload(ctx, sandboxID, directory, owner, stream)
+// an exec's user. It returns when the stream has ended, or with ctx; what was unpacked before an error stays, but no part of a file. With
+// running, agbox-init makes the files, else the engine does. Refusals are *files.Refusal.
+func (d *Docker) UploadFiles(ctx context.Context, sandboxID, directory, owner string, running bool, stream io.Reader) (files.Written, error) {
+	upload := d.uploadToDisk
+	if running {
+		upload = d.uploadInside
+	}
+	written, err := upload(ctx, sandboxID, directory, owner, stream)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	return written, reached(err)
 }
 
-func (d *Docker) upload(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error) {
+func (d *Docker) uploadToDisk(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error) {
 	box, err := d.filesOf(ctx, sandboxID)
 	if err != nil {
 		return files.Written{}, err
@@ -39,93 +44,32 @@ func (d *Docker) upload(ctx context.Context, sandboxID, directory, owner string,
 	if err != nil {
 		return files.Written{}, err
 	}
-	if to.Owner, err = box.owner(ctx, owner); err != nil {
+	if to.owner, err = box.owner(ctx, owner); err != nil {
 		return files.Written{}, err
 	}
-	engine := &unpacking{box: box, ctx: ctx, root: to.Root, directory: directory, to: to.Directory, seen: map[string]place{}}
-	written, err := files.Unpack(stream, engine, to)
-	if stopped := engine.stop(err); stopped != nil {
-		err = stopped
+	engine := newUnpacking(ctx, box, directory, to)
+	var written files.Written
+	if err = engine.above(); err == nil {
+		written, err = files.Unpack(stream, engine)
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err != nil {
+		err = engine.stop(err)
 	}
 	return written, err
 }
 
-// unpacking is a files.Engine.
-type unpacking struct {
-	box             box
-	ctx             context.Context
-	root, directory string
-	to              string // directory without links
-	// seen is what paths below it lead to; files.Unpack bounds them.
-	seen map[string]place
-
-	pipe *io.PipeWriter // nil while the engine unpacks nothing
-	done chan error
-}
-
-func (u *unpacking) Write(p []byte) (int, error) {
-	if u.pipe == nil {
-		reader, writer := io.Pipe()
-		u.pipe, u.done = writer, make(chan error, 1)
-		go func() {
-			err := u.box.docker.api.CopyToContainer(u.ctx, u.box.ID, u.root, reader, container.CopyToContainerOptions{})
-			reader.CloseWithError(errEngineDone)
-			u.done <- err
-		}()
-	}
-	return u.pipe.Write(p)
-}
-
-func (u *unpacking) Finish() error {
-	if u.pipe == nil {
-		return nil
-	}
-	u.pipe.Close()
-	u.pipe = nil
-	if err := <-u.done; err != nil {
-		return engineRefusal(u.directory, err)
-	}
-	return nil
-}
-
-// stop ends an unpacking that failed, and returns the engine's own error where that is the reason.
-func (u *unpacking) stop(reason error) error {
-	if u.pipe == nil {
-		return nil
-	}
-	u.pipe.CloseWithError(reason)
-	err := <-u.done
-	if errors.Is(reason, errEngineDone) && err != nil {
-		return engineRefusal(u.directory, err)
-	}
-	return nil
-}
-
-// Exists takes one look at a directory whose own directory it was asked about before.
-func (u *unpacking) Exists(p string) (bool, error) {
-	above, known := u.seen[path.Dir(p)]
-	var err error
-	if !known {
-		above, err = u.box.resolve(u.ctx, path.Dir(p))
-	}
-	at := above
-	if err == nil {
-		at, err = u.box.follow(u.ctx, above, path.Base(p), p)
-	}
+func (d *Docker) uploadInside(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (written files.Written, err error) {
+	box, err := d.box(ctx, sandboxID)
 	if err != nil {
-		return false, err
+		return written, err
 	}
-	u.seen[p] = at
-	if !files.Within(at.path, u.to) {
-		return false, files.Refuse(files.ErrEscapes, "the tar stream goes through %q, which is a link in the sandbox to %q, out of %q; unpack it there", p, at.path, u.directory)
-	}
-	return at.missing == 0, nil
+	_, err = d.insideWith(ctx, sandboxID, func(to io.Writer) (err error) {
+		written, err = files.Unpack(stream, files.Send(to))
+		return err
+	}, func([]string) error { return record.ErrMalformed },
+		"write", directory, owner, box.option("--user="), box.option("--image-user="))
+	return written, err
 }
-
-var errEngineDone = errors.New("the engine reads no further")
 
 // engineStream tells an engine that went away from the stream's end.
 type engineStream struct{ io.ReadCloser }

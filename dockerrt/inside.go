@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,12 +28,23 @@ const insideStart = 10 * time.Second
 
 var errNotStarted = files.Refuse(files.ErrRefused, "the sandbox's agbox-init does not answer; try again, or create the sandbox anew if an older agboxd has made it")
 
+// insideStall is how long such a command may take to read a part of what it is to write, or to answer after the last.
+const insideStall = time.Minute
+
+var errStuck = files.Refuse(files.ErrRefused, "the sandbox has written nothing for a minute; look for a mount in it that is not served, or try again")
+
 // inside runs agbox-init in its mode "file" in the sandbox, as root, and hands each record that it writes to take, until
 // the last one, which it returns. The command ends with ctx, with an error of take, with the daemon and with the sandbox.
 //
-// The records come through a pipe of its own, which the command has as descriptor 0: agbox-init's pump is not in between,
+// The records come through a pipe of its own, which the command has as descriptor 1: agbox-init's pump is not in between,
 // so a slow reader holds up nobody but the command, and a dead one ends it.
 func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields []string) error, args ...string) (last []string, err error) {
+	return d.insideWith(ctx, sandboxID, nil, take, args...)
+}
+
+// insideWith is inside for a command that is told something first: feed, unless nil, writes it. When that fails, or ctx ends, the command
+// takes away what it has half done.
+func (d *Docker) insideWith(ctx context.Context, sandboxID string, feed func(io.Writer) error, take func(fields []string) error, args ...string) (last []string, err error) {
 	guest, err := d.booted(sandboxID)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", files.ErrNotRunning, err)
@@ -47,6 +59,13 @@ func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields 
 		return nil, errors.Join(err, to.Close())
 	}
 	defer null.Close()
+	input, told := null, (*os.File)(nil)
+	if feed != nil {
+		if input, told, err = os.Pipe(); err != nil {
+			return nil, errors.Join(err, to.Close())
+		}
+		defer told.Close()
+	}
 	id := protocol.InsidePrefix + uuid.NewString()
 	running, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
@@ -56,27 +75,50 @@ func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields 
 	defer unanswered.Stop()
 	ended := make(chan error, 1)
 	go func() {
+		hand := func() { // the command's ends are its own; once more does no harm
+			to.Close()
+			input.Close()
+		}
 		result, err := guest.Exec(running, link.ExecSpec{
 			ID: id, Argv: append([]string{initTarget, "file"}, args...), Cwd: "/", User: "0",
-			Files: [3]*os.File{null, null, null}, Stdin: [2]*os.File{to, null},
+			Files: [3]*os.File{to, null, null}, Stdin: [2]*os.File{input, null},
 			OnStarted: func(int) {
 				unanswered.Stop()
-				to.Close()
+				hand()
 			},
 		})
-		to.Close() // once more does no harm; what the command wrote can be read to its end now
+		hand() // what the command wrote can be read to its end now
 		if err == nil {
 			guest.Ack(id)
 			err = insideResult(result)
 		}
 		ended <- err
 	}()
-	defer context.AfterFunc(waiting, func() { from.SetReadDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(waiting, func() {
+		from.SetReadDeadline(time.Unix(1, 0))
+		told.SetWriteDeadline(time.Unix(1, 0)) // also of none
+	})()
 
-	last, err = readRecords(bufio.NewReaderSize(from, 64<<10), take)
+	grace := time.Duration(0)
+	if feed != nil {
+		grace = insideEnd
+		stalled := time.AfterFunc(insideStall, func() { abandon(errStuck) })
+		defer stalled.Stop()
+		err = feed(writerFunc(func(p []byte) (int, error) {
+			stalled.Reset(insideStall)
+			n, err := told.Write(p)
+			stalled.Stop() // from here on it is whoever feeds that takes the time
+			return n, err
+		}))
+		stalled.Reset(insideStall)
+		told.Close()
+	}
+	if err == nil || errors.Is(err, syscall.EPIPE) { // it tells why it reads no further
+		last, err = readRecords(bufio.NewReaderSize(from, 64<<10), take)
+	}
 	if err != nil {
 		from.Close()
-		guest.Cancel(ctx, id, 0)
+		guest.Cancel(ctx, id, grace)
 	}
 	defer time.AfterFunc(insideEnd, giveUp).Stop()
 	end := <-ended
@@ -90,6 +132,10 @@ func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields 
 	}
 	return last, err
 }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // insideResult is nil for a command that was there.
 func insideResult(result protocol.Result) error {

@@ -22,7 +22,7 @@ import (
 // fileRuntime is what a runtime does for files. Paths are absolute and clean; refusals are *files.Refusal. running says that
 // the primary's processes run, and are not frozen.
 type fileRuntime interface {
-	UploadFiles(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error)
+	UploadFiles(ctx context.Context, sandboxID, directory, owner string, running bool, stream io.Reader) (files.Written, error)
 	DownloadFiles(ctx context.Context, sandboxID, path string, running bool) (io.ReadCloser, error)
 	StatFile(ctx context.Context, sandboxID, path string, running bool) (*agboxv1.FileInfo, error)
 	ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, list *files.List) error
@@ -196,7 +196,7 @@ func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	incoming := newIncoming(s, ctx, stop, stream)
-	written, err := s.runtime.UploadFiles(ctx, start.SandboxId, access.path, start.Owner, files.Bound(incoming, s.uploadBounds()))
+	written, err := s.runtime.UploadFiles(ctx, start.SandboxId, access.path, start.Owner, access.running(), files.Bound(incoming, s.uploadBounds()))
 	if err != nil {
 		if errors.Is(err, errStartAgain) {
 			return newStatus(codes.InvalidArgument, reasonUploadMalformed, "start: it comes a second time; send nothing but data after the first message",

@@ -23,16 +23,27 @@ type treeFile struct {
 	content []byte
 }
 
-// buffer is an engine where every directory is there already.
-type buffer struct{ bytes.Buffer }
+// tree is a files.Sink that keeps what it is given by absolute path.
+type tree struct {
+	directory string
+	files     map[string]treeFile
+}
 
-func (*buffer) Finish() error               { return nil }
-func (*buffer) Exists(string) (bool, error) { return true, nil }
+func (t tree) Add(header *tar.Header, content io.Reader) (err error) {
+	file := treeFile{header: header}
+	if content != nil {
+		file.content, err = io.ReadAll(content)
+	}
+	t.files[path.Join(t.directory, header.Name)] = file
+	return err
+}
+
+func (tree) End() error { return nil }
 
 // UploadFiles keeps what the stream has; every directory is there, and everything belongs to root.
-func (r *Runtime) UploadFiles(_ context.Context, sandboxID, directory, _ string, stream io.Reader) (files.Written, error) {
-	var unpacked buffer
-	written, err := files.Unpack(stream, &unpacked, files.Destination{Root: "/", Directory: directory})
+func (r *Runtime) UploadFiles(_ context.Context, sandboxID, directory, _ string, _ bool, stream io.Reader) (files.Written, error) {
+	unpacked := tree{directory, map[string]treeFile{}}
+	written, err := files.Unpack(stream, unpacked)
 	if err != nil {
 		return written, err
 	}
@@ -45,20 +56,8 @@ func (r *Runtime) UploadFiles(_ context.Context, sandboxID, directory, _ string,
 	if r.trees[sandboxID] == nil {
 		r.trees[sandboxID] = map[string]treeFile{}
 	}
-	in := tar.NewReader(&unpacked)
-	for {
-		header, err := in.Next()
-		if err == io.EOF {
-			return written, nil
-		} else if err != nil {
-			return written, err
-		}
-		content, err := io.ReadAll(in)
-		if err != nil {
-			return written, err
-		}
-		r.trees[sandboxID][path.Join("/", header.Name)] = treeFile{header, content}
-	}
+	maps.Copy(r.trees[sandboxID], unpacked.files)
+	return written, nil
 }
 
 func (r *Runtime) file(sandboxID, p string) (treeFile, error) {

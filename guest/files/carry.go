@@ -2,7 +2,6 @@ package files
 
 import (
 	"archive/tar"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,24 +20,15 @@ func Carry(to *tar.Writer, fields []string) error {
 		_, err := to.Write([]byte(fields[1]))
 		return err
 	}
-	if len(fields) != 11 || fields[0] != record.Item {
-		return record.ErrMalformed
-	}
-	var n [7]int64
-	for i := range n {
-		var err error
-		if n[i], err = strconv.ParseInt(fields[2+i], 10, 64); err != nil {
-			return record.ErrMalformed
-		}
-	}
-	kind, known := itemTypes[fields[1]]
-	if !known || fields[9] == "" || n[3] < 0 {
+	i, err := record.ParseItem(fields)
+	kind, known := itemTypes[i.Type]
+	if err != nil || !known {
 		return record.ErrMalformed
 	}
 	header := &tar.Header{
-		Typeflag: kind, Name: fields[9], Linkname: fields[10], Mode: n[0], Uid: int(n[1]), Gid: int(n[2]), Size: n[3],
-		ModTime: time.Unix(n[4], 0), Format: tar.FormatPAX,
-		Devmajor: int64(unix.Major(uint64(n[6]))), Devminor: int64(unix.Minor(uint64(n[6]))),
+		Typeflag: kind, Name: i.Name, Linkname: i.Link, Mode: i.Mode, Uid: int(i.UID), Gid: int(i.GID), Size: i.Size,
+		ModTime: time.Unix(i.Seconds, 0), Format: tar.FormatPAX,
+		Devmajor: int64(unix.Major(uint64(i.Device))), Devminor: int64(unix.Minor(uint64(i.Device))),
 	}
 	if kind == tar.TypeDir && header.Name != "/" {
 		header.Name += "/"

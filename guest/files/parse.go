@@ -39,6 +39,7 @@ func ParseEvent(fields []string) (*agboxv1.FileEvent, error) {
 var failureKinds = map[string]error{
 	record.NotFound: ErrNotFound, record.NotDirectory: ErrNotDirectory, record.NotEmpty: ErrNotEmpty,
 	record.ReadOnly: ErrReadOnly, record.Reserved: ErrReserved, record.Mounted: ErrMounted,
+	record.Escapes: ErrEscapes, record.Memory: ErrMemory, record.Owner: ErrOwner,
 }
 
 // ParseFailure reads what agbox-init was kept from.

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"hash/maphash"
 	"io"
+	"maps"
 	"path"
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -16,76 +17,59 @@ type Account struct{ UID, GID int }
 // Written is what was unpacked: all but directories, and the bytes of regular files.
 type Written struct{ Files, Bytes uint64 }
 
-// Destination is where in the sandbox a tar stream is unpacked.
-type Destination struct {
-	// Root is where the engine begins, and Directory where the stream does: Root itself or below.
-	Root, Directory string
-	// Missing is how many directories at the end of Directory are to be made.
-	Missing int
-	Owner   Account
+// Sink makes files in a directory, which is made when it is missing.
+type Sink interface {
+	// Add makes one. Its name is clean and below the directory, or "." for that itself, which counts only where the directory was
+	// made. Owners are the sink's to say. Directories that lead there are made when they are missing, nothing is written through a
+	// link that leads out of the directory, and a file does not replace a directory. A directory that is there gets the mode and
+	// time of the header. The sink reads content to its end and returns its error as it is.
+	Add(header *tar.Header, content io.Reader) error
+	// End returns when all of it is there.
+	End() error
 }
 
-// maxLinkable bounds the files that hard links of one stream may point to, which take some 32 bytes each.
-const maxLinkable = 1 << 18
+const (
+	// maxLinkable bounds the files that hard links of one stream may point to, which take some 32 bytes each.
+	maxLinkable = 1 << 18
+	// maxDirectories bounds what directories whose times are set at the end take in memory, in bytes.
+	maxDirectories = 4 << 20
+)
 
-// linkable is what a hard link's header says anew of a file. Many archives do not, and the engine would believe it.
-type linkable struct {
+// attributes are what is said anew of something that is there.
+type attributes struct {
 	mode     uint16
 	modified time.Time
 }
 
-// Engine unpacks tar streams in Destination.Root, one after the other.
-type Engine interface {
-	// Write has a part of the stream; the first one begins it.
-	io.Writer
-	// Finish returns when the stream, whose end was written, is unpacked.
-	Finish() error
-	// Exists looks for a directory below the destination; only before the first Write and after a Finish. It fails where
-	// a link leads out of the destination.
-	Exists(path string) (bool, error)
-}
-
-const (
-	// maxDirectories bounds the directories of one stream that are remembered. Beyond it the engine makes what is missing,
-	// as root's.
-	maxDirectories = 1 << 16
-	// An engine is given a window of entries at a time: looking for a directory takes that it has ended what it does, which
-	// costs some 90 ms, and one look for each window is enough.
-	windowBytes   = 4 << 20
-	windowEntries = 4096
-)
-
-// Unpack reads a tar stream and has an engine unpack it, rewritten. Nothing of an entry is written before it is accepted:
+// Unpack reads a tar stream and has a sink make what is in it. Nothing of an entry is handed on before it is accepted:
 // names and the targets of hard links stay below the directory, also where the stream has made a link, hard links point to
-// what came before in the same stream, devices and pipes are refused. The entry for the directory itself counts where that
-// is made; extended attributes are left out, and setuid and setgid bits are root's alone. Directories that the stream has no
-// entry for are made as if it had, when they are missing. What is in memory does not depend on the stream's size.
-func Unpack(from io.Reader, engine Engine, to Destination) (Written, error) {
-	u := unpacker{engine: engine, out: tar.NewWriter(engine), to: to, seed: maphash.MakeSeed(), now: time.Now(),
-		names: map[uint64]linkable{}, links: map[uint64]struct{}{}, directories: map[string]*directory{".": {fresh: to.Missing > 0}}}
-	if err := u.above(); err != nil {
-		return u.written, err
-	}
-	source := &source{from: from}
-	in := tar.NewReader(source)
+// what came before in the same stream, devices and pipes are refused, extended attributes are left out. Directories come once more at
+// the end, as what is put into them changes their times. What is in memory does not depend on the stream's size.
+func Unpack(from io.Reader, to Sink) (Written, error) {
+	u := unpacker{to: to, seed: maphash.MakeSeed(), names: map[uint64]attributes{}, links: map[uint64]struct{}{}, directories: map[string]attributes{}}
+	u.source.from = from
+	in := tar.NewReader(&u.source)
 	for {
 		header, err := in.Next()
 		if err == io.EOF {
 			break
 		} else if err != nil && !errors.Is(err, tar.ErrInsecurePath) {
-			return u.written, source.fault(err)
+			return u.written, u.source.fault(err)
 		}
-		if err := u.entry(header, in, source); err != nil {
+		if err := u.entry(header, in); err != nil {
 			return u.written, err
 		}
 	}
-	if _, err := io.Copy(io.Discard, source); err != nil { // what pads the stream to whole records
+	if _, err := io.Copy(io.Discard, &u.source); err != nil { // what pads the stream to whole records
 		return u.written, err
 	}
-	if err := u.flush(); err != nil {
-		return u.written, err
+	for _, name := range slices.Sorted(maps.Keys(u.directories)) {
+		a := u.directories[name]
+		if err := to.Add(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: int64(a.mode), ModTime: a.modified}, nil); err != nil {
+			return u.written, err
+		}
 	}
-	return u.written, u.finish()
+	return u.written, to.End()
 }
 
 // source tells the stream's own errors from those of its content.
@@ -113,160 +97,17 @@ func (s *source) fault(err error) error {
 }
 
 type unpacker struct {
-	engine Engine
-	began  bool // of the engine's present stream something was written
-	again  bool // the engine has ended a stream before
-	out    *tar.Writer
-	to     Destination
-	now    time.Time
-	seed   maphash.Seed
-	names  map[uint64]linkable // by the hash of the file's name
-	links  map[uint64]struct{} // symbolic ones, by the same
-	// directories are those met, by their clean names below the destination.
-	directories map[string]*directory
-	window      []waiting
-	held        int // bytes of content in the window
+	to          Sink
+	source      source
+	seed        maphash.Seed
+	names       map[uint64]attributes // of files, by the hash of the name
+	links       map[uint64]struct{}   // symbolic ones, by the same
+	directories map[string]attributes // of those that the stream has
+	held        int                   // bytes that directories take
 	written     Written
 }
 
-// directory is one that was met.
-type directory struct {
-	// fresh: it was made for this stream, in which there is nothing but what it brings.
-	fresh bool
-	// entry is what the stream says of it, nil where it says nothing.
-	entry *linkable
-}
-
-// waiting is an entry that was accepted, and its content if that is small.
-type waiting struct {
-	name    string
-	header  *tar.Header
-	content []byte
-	made    []string // directories to make before
-}
-
-// finish has the engine end what it does, if anything. When it was begun anew, the times of directories are set once more:
-// what came into them since has changed them.
-func (u *unpacker) finish() error {
-	if u.again {
-		for name, d := range u.directories {
-			if d.entry != nil {
-				header := &tar.Header{Typeflag: tar.TypeDir, Name: u.relative(path.Join(u.to.Directory, name)) + "/", Mode: int64(d.entry.mode), ModTime: d.entry.modified}
-				u.own(header)
-				if err := u.write(header); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	if err := u.out.Close(); err != nil {
-		return err
-	}
-	return u.engine.Finish()
-}
-
-func (u *unpacker) write(header *tar.Header) error {
-	u.began = true
-	return u.out.WriteHeader(header)
-}
-
-// above makes what is missing of the directory.
-func (u *unpacker) above() error {
-	parts := strings.Split(strings.Trim(u.to.Directory, "/"), "/")
-	for i := len(parts) - u.to.Missing; i < len(parts); i++ {
-		if err := u.make("/" + path.Join(parts[:i+1]...)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (u *unpacker) make(full string) error {
-	header := &tar.Header{Typeflag: tar.TypeDir, Name: u.relative(full) + "/", Mode: 0o755, ModTime: u.now}
-	u.own(header)
-	return u.write(header)
-}
-
-// flush writes the window out. Directories that lead to an entry and are missing are made, where the stream has none for
-// them: the engine would, and as root's.
-func (u *unpacker) flush() error {
-	for i := range u.window {
-		w := &u.window[i]
-		if err := u.parents(w, path.Dir(w.name)); err != nil {
-			return err
-		}
-		if w.header.Typeflag == tar.TypeDir {
-			if d := u.directories[w.name]; d == nil && len(u.directories) < maxDirectories {
-				u.directories[w.name] = &directory{fresh: u.directories[path.Dir(w.name)].isFresh()}
-			}
-			if d := u.directories[w.name]; d != nil {
-				d.entry = &linkable{uint16(w.header.Mode), w.header.ModTime}
-			}
-		}
-	}
-	for _, w := range u.window {
-		for _, name := range w.made {
-			if err := u.make(path.Join(u.to.Directory, name)); err != nil {
-				return err
-			}
-		}
-		if err := u.write(w.header); err != nil {
-			return err
-		}
-		if _, err := u.out.Write(w.content); err != nil {
-			return err
-		}
-	}
-	clear(u.window)
-	u.window, u.held = u.window[:0], 0
-	return nil
-}
-
-// parents finds out about the directory dir that leads to w, and those above.
-func (u *unpacker) parents(w *waiting, dir string) error {
-	if u.directories[dir] != nil || len(u.directories) >= maxDirectories {
-		return nil
-	}
-	if err := u.parents(w, path.Dir(dir)); err != nil {
-		return err
-	}
-	fresh, full := u.directories[path.Dir(dir)].isFresh(), path.Join(u.to.Directory, dir)
-	if !fresh {
-		if u.began { // nothing of the window is written yet
-			if err := u.out.Close(); err != nil {
-				return err
-			}
-			if err := u.engine.Finish(); err != nil {
-				return err
-			}
-			u.out, u.began, u.again = tar.NewWriter(u.engine), false, true
-		}
-		exists, err := u.engine.Exists(full)
-		if err != nil {
-			return err
-		}
-		fresh = !exists
-	}
-	u.directories[dir] = &directory{fresh: fresh}
-	if fresh {
-		w.made = append(w.made, dir)
-	}
-	return nil
-}
-
-// isFresh takes one that is not remembered for one that was there.
-func (d *directory) isFresh() bool { return d != nil && d.fresh }
-
-// relative returns a path as the engine sees it from its root.
-func (u *unpacker) relative(p string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(p, strings.TrimSuffix(u.to.Root, "/")), "/")
-}
-
-func (u *unpacker) own(header *tar.Header) {
-	header.Uid, header.Gid, header.Format = u.to.Owner.UID, u.to.Owner.GID, tar.FormatPAX
-}
-
-func (u *unpacker) entry(from *tar.Header, content io.Reader, source *source) error {
+func (u *unpacker) entry(from *tar.Header, content io.Reader) error {
 	if from.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
@@ -277,28 +118,21 @@ func (u *unpacker) entry(from *tar.Header, content io.Reader, source *source) er
 	if err != nil {
 		return err
 	}
-	full := path.Join(u.to.Directory, name)
-	if err := Reserved(full); err != nil {
-		return err
-	}
-	to := &tar.Header{
-		Typeflag: from.Typeflag, Name: u.relative(full), Linkname: from.Linkname, Size: from.Size,
-		Mode: from.Mode & 0o7777, ModTime: from.ModTime,
-	}
-	u.own(to)
-	if to.Uid != 0 {
-		to.Mode &^= 0o6000
-	}
+	to := &tar.Header{Typeflag: from.Typeflag, Name: name, Linkname: from.Linkname, Size: from.Size, Mode: from.Mode & 0o7777, ModTime: from.ModTime}
+	its := attributes{uint16(to.Mode), to.ModTime}
 	hash := maphash.String(u.seed, name)
 	delete(u.links, hash)
 	switch from.Typeflag {
 	case tar.TypeDir:
-		if name == "." && u.to.Missing == 0 {
-			return nil
-		}
 		delete(u.names, hash)
-		to.Name, to.Size = to.Name+"/", 0
-		return u.hold(waiting{name: name, header: to})
+		to.Size = 0
+		if _, known := u.directories[name]; !known {
+			u.held += len(name) + 128 // the map's own
+		}
+		if u.held <= maxDirectories {
+			u.directories[name] = its
+		}
+		return u.to.Add(to, nil)
 	case tar.TypeSymlink:
 		if len(u.links) >= maxLinkable {
 			return Refuse(ErrEntry, "the tar stream has more than %d symbolic links; send it in parts", maxLinkable)
@@ -321,12 +155,12 @@ func (u *unpacker) entry(from *tar.Header, content io.Reader, source *source) er
 		if !known {
 			return Refuse(ErrEntry, "the tar stream has the hard link %q to %q, which is no file that came before it; put the file itself into the archive", from.Name, from.Linkname)
 		}
-		to.Linkname, to.Size = u.relative(path.Join(u.to.Directory, target)), 0
-		to.Mode, to.ModTime = int64(file.mode), file.modified
+		// What a hard link's header says anew of the file is wrong in many archives.
+		to.Linkname, to.Size, to.Mode, to.ModTime = target, 0, int64(file.mode), file.modified
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
 		to.Typeflag = tar.TypeReg
 		if len(u.names) < maxLinkable {
-			u.names[hash] = linkable{uint16(to.Mode), to.ModTime}
+			u.names[hash] = its
 		}
 	default:
 		return Refuse(ErrEntry, "the tar stream has %q, a %s; leave it out: files, directories and links are unpacked", from.Name, kindName(from.Typeflag))
@@ -336,30 +170,7 @@ func (u *unpacker) entry(from *tar.Header, content io.Reader, source *source) er
 	}
 	u.written.Files++
 	u.written.Bytes += uint64(to.Size)
-	// Not io.Copy between the two: it would hand the writer to the reader, which cannot tell whose an error is.
-	file := &body{content, source}
-	if to.Size <= int64(windowBytes-u.held) {
-		held := make([]byte, to.Size)
-		if _, err := io.ReadFull(file, held); err != nil {
-			return err
-		}
-		return u.hold(waiting{name: name, header: to, content: held})
-	}
-	u.window = append(u.window, waiting{name: name, header: to})
-	if err := u.flush(); err != nil {
-		return err
-	}
-	_, err = io.Copy(struct{ io.Writer }{u.out}, file)
-	return err
-}
-
-// hold puts an entry into the window, and writes that out when it is full.
-func (u *unpacker) hold(w waiting) error {
-	u.window = append(u.window, w)
-	if u.held += len(w.content); u.held < windowBytes && len(u.window) < windowEntries {
-		return nil
-	}
-	return u.flush()
+	return u.to.Add(to, &body{content, &u.source})
 }
 
 // insideOf refuses a name that goes through a symbolic link of the same stream.
@@ -375,7 +186,7 @@ func (u *unpacker) insideOf(name string) error {
 	return nil
 }
 
-// body is the content of an entry, whose errors are the stream's.
+// body is the content of an entry, whose errors are the stream's. It is no io.WriterTo, which could not tell whose an error is.
 type body struct {
 	content io.Reader
 	source  *source
@@ -397,4 +208,12 @@ func kindName(flag byte) string {
 		return "named pipe"
 	}
 	return "thing of the unknown type " + string(flag)
+}
+
+// Plain returns the mode that a file of this owner gets: setuid and setgid bits are root's alone.
+func (a Account) Plain(mode int64) int64 {
+	if a.UID != 0 {
+		mode &^= 0o6000
+	}
+	return mode
 }

@@ -17,14 +17,15 @@ import (
 //
 //	agbox-init file stat PATH
 //	agbox-init file list PATH LIMIT [-r]
-//	agbox-init file read PATH WITHOUT...
+//	agbox-init file read PATH
+//	agbox-init file write DIRECTORY OWNER USER IMAGE-USER
 //	agbox-init file remove PATH [-r]
 //	agbox-init file watch PATH [-r]
 //
-// What it finds goes to descriptor 0, which is the write end of a pipe that the daemon reads, as package record has it.
-// When the daemon is gone, or wants no more, this process ends, whatever it does.
+// What it finds goes to descriptor 1, which is the write end of a pipe that the daemon reads, as package record has it; what it is to
+// write comes from descriptor 0. When the daemon is gone, or wants no more, this process ends, whatever it does.
 func fileMode(args []string) {
-	const fd = 0
+	const fd = 1
 	var st syscall.Stat_t
 	err := syscall.Fstat(fd, &st)
 	if err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFIFO || len(args) < 2 {
@@ -33,7 +34,9 @@ func fileMode(args []string) {
 	}
 	runtime.GOMAXPROCS(1) // few threads: it counts against the sandbox's limit
 	syscall.SetNonblock(fd, false)
-	go endWithReader(fd)
+	if args[0] != "write" { // which takes away what is half there
+		go endWithReader(fd)
+	}
 	o := output{fd: fd}
 	path, recursive := args[1], args[len(args)-1] == "-r"
 	var problem *fault
@@ -48,8 +51,10 @@ func fileMode(args []string) {
 			last = record.More
 		}
 	case "read":
-		c := carrier{output: &o, skip: args[2:]}
+		c := carrier{output: &o}
 		problem = c.carry(path)
+	case "write":
+		problem = write(args[1:])
 	case "remove":
 		problem = remove(path, recursive)
 	case "watch":
@@ -89,17 +94,13 @@ type output struct {
 
 const outputChunk = 32 << 10
 
-func (o *output) add(fields ...string) {
-	o.buf = record.Append(o.buf, fields...)
-	if len(o.buf) >= outputChunk {
-		o.flush()
-	}
-}
+func (o *output) add(fields ...string) { o.grow(record.Append(o.buf, fields...)) }
 
 // data adds bytes of a file.
-func (o *output) data(b []byte) {
-	o.buf = record.AppendData(o.buf, b)
-	if len(o.buf) >= outputChunk {
+func (o *output) data(b []byte) { o.grow(record.AppendData(o.buf, b)) }
+
+func (o *output) grow(buf []byte) {
+	if o.buf = buf; len(buf) >= outputChunk {
 		o.flush()
 	}
 }
@@ -217,18 +218,30 @@ func namesIn(dir string) ([]string, error) {
 	return names, err
 }
 
+// locate opens the directory that a path lies in, and returns its last part, "." for the root, and the path without links but for that part.
+func locate(path string) (fd int, base, real string, err error) {
+	parent, base := ".", "."
+	if i := strings.LastIndexByte(path, '/'); i >= 0 && i < len(path)-1 {
+		parent, base = path[:i+1], path[i+1:]
+	} else if i >= 0 {
+		parent = "/"
+	}
+	if fd, err = syscall.Open(parent, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0); err != nil {
+		return -1, base, "", err
+	}
+	if real, err = readLink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && base != "." {
+		real = join(real, base)
+	}
+	return fd, base, real, err
+}
+
 // remove removes a file or directory. It works from the file's own directory, held open, so that nobody who swaps a
 // directory for a link meanwhile gets something else removed.
 func remove(path string, recursive bool) *fault {
-	parent, base := ".", "."
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		parent, base = path[:i+1], path[i+1:]
-	}
-	if base == "" || base == "." {
+	fd, base, real, err := locate(path)
+	if base == "." {
 		return &fault{record.Reserved, strconv.Quote(path) + " is the sandbox's root, which stays; name what is in it"}
 	}
-	const oPath = 0x200000 // O_PATH, which package syscall lacks
-	fd, err := syscall.Open(parent, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err == nil {
 		err = syscall.Fchdir(fd)
 	}
@@ -239,15 +252,8 @@ func remove(path string, recursive bool) *fault {
 	if err != nil {
 		return faultOf(path, err)
 	}
-	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-	if err != nil {
-		return faultOf(path, err)
-	}
-	real = join(real, base)
-	for _, dir := range [...]string{"/.agbox", "/proc", "/sys", "/dev", "/var/log/agents-sandbox"} {
-		if within(real, dir) {
-			return &fault{record.Reserved, strconv.Quote(path) + " lies in " + dir + ", which the sandbox needs for itself; choose another path"}
-		}
+	if problem := reserved(real); problem != nil {
+		return problem
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -255,8 +261,8 @@ func remove(path string, recursive bool) *fault {
 	}
 	for line := range strings.Lines(string(mounts)) {
 		f := strings.Fields(line)
-		if len(f) > 4 && within(unescaped(f[4]), real) {
-			return &fault{record.Mounted, strconv.Quote(path) + " is, or contains, the mount point " + strconv.Quote(unescaped(f[4])) +
+		if len(f) > 4 && within(unescape(f[4]), real) {
+			return &fault{record.Mounted, strconv.Quote(path) + " is, or contains, the mount point " + strconv.Quote(unescape(f[4])) +
 				"; remove what is beside it, or in it, instead"}
 		}
 	}
@@ -274,23 +280,17 @@ func remove(path string, recursive bool) *fault {
 	return nil
 }
 
+// reserved refuses a path without links that is the sandbox's own, or the kernel's.
+func reserved(real string) *fault {
+	for _, dir := range [...]string{"/.agbox", "/proc", "/sys", "/dev", "/var/log/agents-sandbox"} {
+		if within(real, dir) {
+			return &fault{record.Reserved, strconv.Quote(real) + " lies in " + dir + ", which the sandbox needs for itself; choose another path"}
+		}
+	}
+	return nil
+}
+
 // within reports whether path is dir or lies in it; both are clean.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
-}
-
-// unescaped undoes the octal escapes of mountinfo: blanks and the like.
-func unescaped(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+4 <= len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }

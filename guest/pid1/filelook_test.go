@@ -25,7 +25,7 @@ func TestWatchWithoutInotify(t *testing.T) {
 	}
 	defer from.Close()
 	cmd := exec.Command("sh", "-c", `echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"`, "sh", initBinary, "file", "watch", dir, "-r")
-	cmd.Stdin, cmd.Stderr = to, os.Stderr
+	cmd.Stdout, cmd.Stderr = to, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},

@@ -3,7 +3,6 @@ package pid1
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/agbox-dev/agbox/guest/files/record"
@@ -13,10 +12,12 @@ import (
 // who holds one.
 type carrier struct {
 	*output
-	skip  []string // directories whose content is left out
 	links map[fileID]string
 	buf   []byte
 }
+
+// kernels are the directories whose content is no files. They are carried empty.
+var kernels = []string{"/dev", "/proc", "/sys"}
 
 type fileID struct{ device, inode uint64 }
 
@@ -25,16 +26,27 @@ const maxLinks = 1 << 18
 
 // carry goes by the names below path, whose last part is the first name in the stream; a link is told as one.
 func (c *carrier) carry(path string) *fault {
+	fd, base, real, err := locate(path)
+	if err == nil {
+		err = syscall.Close(fd)
+	}
 	var st syscall.Stat_t
-	if err := syscall.Lstat(path, &st); err != nil {
+	if err == nil {
+		err = syscall.Lstat(real, &st)
+	}
+	if err != nil {
 		return faultOf(path, err)
 	}
-	c.links, c.buf = map[fileID]string{}, make([]byte, outputChunk)
-	name := path[strings.LastIndexByte(path, '/')+1:]
-	if name == "" {
-		name = "/"
+	for _, dir := range kernels {
+		if within(real, dir) {
+			return &fault{record.Memory, strconv.Quote(path) + " lies in " + dir + ", where only the sandbox's own processes see what there is; use an exec, or another path"}
+		}
 	}
-	return c.one(path, name, &st)
+	c.links, c.buf = map[fileID]string{}, make([]byte, outputChunk)
+	if base == "." {
+		base = "/"
+	}
+	return c.one(real, base, &st)
 }
 
 func (c *carrier) one(path, name string, st *syscall.Stat_t) *fault {
@@ -50,7 +62,7 @@ func (c *carrier) one(path, name string, st *syscall.Stat_t) *fault {
 		c.item(record.TypeSymlink, name, target, st)
 	case syscall.S_IFDIR:
 		c.item(record.TypeDirectory, name, "", st)
-		if slices.Contains(c.skip, path) {
+		if slices.Contains(kernels, path) {
 			return nil
 		}
 		return c.below(path, name)
@@ -141,17 +153,15 @@ func (c *carrier) regular(path, name string) *fault {
 }
 
 func (c *carrier) item(kind, name, link string, st *syscall.Stat_t) {
-	size := int64(0)
-	if kind == record.TypeFile {
-		size = st.Size
+	i := record.Item{Type: kind, Mode: int64(st.Mode & 0o7777), UID: int64(st.Uid), GID: int64(st.Gid),
+		Seconds: int64(st.Mtim.Sec), Nanoseconds: int64(st.Mtim.Nsec), Name: name, Link: link}
+	switch kind {
+	case record.TypeFile:
+		i.Size = st.Size
+	case record.TypeCharacters, record.TypeBlocks:
+		i.Device = int64(st.Rdev)
 	}
-	device := uint64(0)
-	if kind == record.TypeCharacters || kind == record.TypeBlocks {
-		device = uint64(st.Rdev)
-	}
-	decimal := func(n int64) string { return strconv.FormatInt(n, 10) }
-	c.add(record.Item, kind, decimal(int64(st.Mode&0o7777)), decimal(int64(st.Uid)), decimal(int64(st.Gid)), decimal(size),
-		decimal(int64(st.Mtim.Sec)), decimal(int64(st.Mtim.Nsec)), strconv.FormatUint(device, 10), name, link)
+	c.grow(i.Append(c.output.buf))
 }
 
 func readLink(path string) (string, error) {

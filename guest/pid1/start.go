@@ -119,13 +119,16 @@ func (s *sandbox) prepare(st *starting, a answer) (problem *failure) {
 	if _, named := getenv(l.env, "TERM"); l.terminal && !named {
 		l.env = append(l.env, "TERM=xterm-256color")
 	}
-	if strings.HasPrefix(st.ID, protocol.InsidePrefix) {
+	if inside(st.ID) {
 		l.paths = []string{ownProgram}
 		return nil
 	}
 	l.paths, problem = candidates(l.argv, l.env)
 	return problem
 }
+
+// inside tells whether a command is the daemon's own, which reads its output from a pipe.
+func inside(id string) bool { return strings.HasPrefix(id, protocol.InsidePrefix) }
 
 // ownProgram is, for a child that has not become a program yet, this one, whatever lies at the path that it came from.
 const ownProgram = "/proc/self/exe"

@@ -54,6 +54,10 @@ func (s *sandbox) connect(e *execution, m *protocol.Exec, d descriptors, a accou
 		files[0], mine = d.stdin, []int{d.stdin}
 	}
 	for i, out := range []int{d.stdout, d.stderr} {
+		if inside(m.ID) { // its reader is the daemon, and the pump not in between
+			files[i+1], mine = out, append(mine, out)
+			continue
+		}
 		var err error
 		if e.streams[i], files[i+1], err = s.pump.attach(out, m.MaxOutput, a.uid, a.gid); err != nil {
 			// The pump meets the end of a pipe whose write end is closed, and closes the rest.

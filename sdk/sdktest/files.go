@@ -29,11 +29,32 @@ type entry struct {
 	content []byte
 }
 
-// engine keeps what it is given; what is missing is made.
-type engine struct{ bytes.Buffer }
+// sink is a files.Sink that keeps what it is given; what is missing is made.
+type sink struct {
+	directory string
+	owner     files.Account
+	tree      map[string]entry
+}
 
-func (*engine) Finish() error               { return nil }
-func (*engine) Exists(string) (bool, error) { return false, nil }
+func (s sink) Add(header *tar.Header, content io.Reader) (err error) {
+	one := entry{header: header}
+	if content != nil {
+		one.content, err = io.ReadAll(content)
+	}
+	p := path.Join(s.directory, header.Name)
+	s.keep(p, one)
+	for dir := path.Dir(p); dir != "/" && s.tree[dir].header == nil; dir = path.Dir(dir) {
+		s.keep(dir, entry{header: &tar.Header{Typeflag: tar.TypeDir, Mode: 0o755}})
+	}
+	return err
+}
+
+func (s sink) keep(p string, one entry) {
+	one.header.Uid, one.header.Gid, one.header.Mode = s.owner.UID, s.owner.GID, s.owner.Plain(one.header.Mode)
+	s.tree[p] = one
+}
+
+func (sink) End() error { return nil }
 
 func clean(p string) string {
 	clean, _ := files.Clean("/workspace", p)
@@ -65,9 +86,8 @@ func (d *Daemon) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 	if err != nil {
 		return Refusal(codes.FailedPrecondition, "OWNER_UNKNOWN", "owner: "+err.Error(), "field", "owner")
 	}
-	var unpacked engine
-	directory := clean(start.GetPath())
-	written, err := files.Unpack(reader, &unpacked, files.Destination{Root: "/", Directory: directory, Missing: strings.Count(directory, "/"), Owner: owner})
+	unpacked := sink{clean(start.GetPath()), owner, map[string]entry{}}
+	written, err := files.Unpack(reader, unpacked)
 	if err != nil {
 		return Refusal(codes.InvalidArgument, "TAR_INVALID", "data: "+err.Error(), "field", "data")
 	}
@@ -81,19 +101,8 @@ func (d *Daemon) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 		tree = map[string]entry{}
 		d.trees.files[start.GetSandboxId()] = tree
 	}
-	for in := tar.NewReader(&unpacked); ; {
-		header, err := in.Next()
-		if err == io.EOF {
-			return stream.SendAndClose(&agboxv1.UploadFilesResponse{Files: written.Files, Bytes: written.Bytes})
-		} else if err != nil {
-			return err
-		}
-		content, err := io.ReadAll(in)
-		if err != nil {
-			return err
-		}
-		tree[path.Join("/", header.Name)] = entry{header, content}
-	}
+	maps.Copy(tree, unpacked.tree)
+	return stream.SendAndClose(&agboxv1.UploadFilesResponse{Files: written.Files, Bytes: written.Bytes})
 }
 
 // below returns the paths at and below p, each directory before what is in it.

@@ -97,8 +97,8 @@ func TestFilesKilled(t *testing.T) {
 	if _, err := l.client.StatFile(l.ctx, &agboxv1.StatFileRequest{SandboxId: l.id, Path: "/tmp"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := l.client.RemoveFile(l.ctx, &agboxv1.RemoveFileRequest{SandboxId: l.id, Path: "/tmp/big"}); err != nil {
-		t.Error(err)
+	if left, err := l.client.ListFiles(l.ctx, &agboxv1.ListFilesRequest{SandboxId: l.id, Path: "/tmp"}); err != nil || len(left.Files) > 0 {
+		t.Errorf("the upload has left %v, %v", left.GetFiles(), err)
 	}
 	l.operate(checker.Stop, stopped)
 	l.operate(checker.Delete, deleted)

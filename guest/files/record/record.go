@@ -5,6 +5,9 @@
 //	read:        {Item, type, mode, uid, gid, size, seconds, nanoseconds, device, name, link}, {Data, bytes of that file} ...
 //	watch:       {Event, kind, path, old path, "d" for a directory} ...
 //	in the end:  {End}, {More} when a list was cut off at its limit, or {Failed, kind, what is wrong}
+//
+// For "write" the daemon sends a stream, too: items as above, whose owners do not count, {Data} and {Hole, zero bytes} of each file,
+// and {End}.
 package record
 
 import (
@@ -12,6 +15,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -19,8 +23,9 @@ import (
 const (
 	Entry  = "entry"
 	Event  = "event"
-	Item   = "item"
+	item   = "item"
 	Data   = "data"
+	Hole   = "hole"
 	End    = "end"
 	More   = "more"
 	Failed = "failed"
@@ -45,6 +50,9 @@ const (
 	ReadOnly     = "read-only"
 	Reserved     = "reserved"
 	Mounted      = "mounted"
+	Escapes      = "escapes"
+	Memory       = "memory"
+	Owner        = "owner"
 	Other        = "other"
 )
 
@@ -53,6 +61,39 @@ var ErrMalformed = errors.New("record: malformed")
 
 // maxSize is more than two paths take.
 const maxSize = 64 << 10
+
+// Item is one of a tree, as a tar stream would have it.
+type Item struct {
+	Type                                               string
+	Mode, UID, GID, Size, Seconds, Nanoseconds, Device int64
+	Name, Link                                         string
+}
+
+// Append adds the record of the item to b.
+func (i *Item) Append(b []byte) []byte {
+	fields := []string{item, i.Type}
+	for _, n := range [...]int64{i.Mode, i.UID, i.GID, i.Size, i.Seconds, i.Nanoseconds, i.Device} {
+		fields = append(fields, strconv.FormatInt(n, 10))
+	}
+	return Append(b, append(fields, i.Name, i.Link)...)
+}
+
+// ParseItem reads what Append wrote.
+func ParseItem(fields []string) (i Item, err error) {
+	if len(fields) != 11 || fields[0] != item || fields[9] == "" {
+		return i, ErrMalformed
+	}
+	for at, n := range [...]*int64{&i.Mode, &i.UID, &i.GID, &i.Size, &i.Seconds, &i.Nanoseconds, &i.Device} {
+		if *n, err = strconv.ParseInt(fields[2+at], 10, 64); err != nil {
+			return i, ErrMalformed
+		}
+	}
+	i.Type, i.Name, i.Link = fields[1], fields[9], fields[10]
+	if i.Size < 0 {
+		err = ErrMalformed
+	}
+	return i, err
+}
 
 // Append adds a record to b. The strings hold no NUL byte, as no path does.
 func Append(b []byte, fields ...string) []byte {

@@ -227,6 +227,16 @@ func TestRelayKilled(t *testing.T) {
 	if uint64(len(text)) != execOf(t, d, exec.ExecId).GetResources().GetStdoutBytes() || !strings.HasSuffix(text, "\n"+servertest.Numbers(300000)) {
 		t.Errorf("%d bytes, of %v", len(text), execOf(t, d, exec.ExecId))
 	}
+	var all []servertest.Entry
+	for i := range 200 { // these through two
+		all = append(all, servertest.File(fmt.Sprintf("up/%d/f", i), strings.Repeat("x", 10_000), 0o600))
+	}
+	if got := servertest.Upload(t, d, id, "/tmp", servertest.Archive(t, all...)); got.Bytes != 2_000_000 {
+		t.Errorf("%v", got)
+	}
+	if got := servertest.Download(t, d, id, "/tmp/up"); len(got) != 401 || len(got["up/199/f"].Content) != 10_000 {
+		t.Errorf("%d files came back", len(got))
+	}
 	running := &agboxv1.ListFilesRequest{SandboxId: id, Path: "/tmp"}
 	for range 20 { // the records of each come through a pipe
 		if files, _ := servertest.ListFiles(t, d, running); len(files) < 6 {

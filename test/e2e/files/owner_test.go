@@ -3,14 +3,19 @@ package files_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
@@ -54,7 +59,7 @@ func TestReadOnlyRootFiles(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{ReadOnlyRoot: true})
-	servertest.Refused(t, servertest.Uploading(t, d.Client, id, "/opt", "", servertest.File("f", "x", 0)), codes.FailedPrecondition, "FILE_READ_ONLY", "path", "lies in the sandbox's root, which is read-only")
+	servertest.Refused(t, servertest.Uploading(t, d.Client, id, "/opt", "", servertest.File("f", "x", 0)), codes.FailedPrecondition, "FILE_READ_ONLY", "path", "can only be read")
 	if err := servertest.Uploading(t, d.Client, id, "a/b", "", servertest.File("f", "x", 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +88,31 @@ func TestFileParents(t *testing.T) {
 		}
 		if state == "running" {
 			servertest.StopSandbox(t, d, id)
+		}
+	}
+	// The engine unpacks a stream for each window of entries, however many directories there are to look for.
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	happened, _ := d.Engine.Events(ctx, events.ListOptions{Filters: filters.NewArgs(filters.Arg("event", "extract-to-dir"), filters.Arg("event", "archive-path"))})
+	old := time.Unix(1_000_000_000, 0)
+	entries := []servertest.Entry{{Header: tar.Header{Name: "tmp/have", Typeflag: tar.TypeDir, Mode: 0o711, ModTime: old}}, servertest.File("tmp/have/large", strings.Repeat("x", 5<<20), 0o600)}
+	for i := range 50 {
+		entries = append(entries, servertest.File(fmt.Sprintf("tmp/have/%d/%d/f", i%2, i), "x", 0o600))
+	}
+	servertest.Upload(t, d, id, "/", servertest.Archive(t, entries...))
+	if f := stat(t, d, id, "/tmp/have"); f.Mode != 0o711 || f.ModifiedAt.GetSeconds() != old.Unix() {
+		t.Errorf("the directory is %v", f)
+	}
+	for streams := 0; ; { // the look was an archive-path
+		switch event := <-happened; {
+		case !strings.HasSuffix(event.Actor.Attributes["name"], id):
+		case event.Action == "extract-to-dir":
+			streams++
+		default:
+			if streams > 3 {
+				t.Errorf("the engine was given %d streams", streams)
+			}
+			return
 		}
 	}
 }
@@ -143,6 +173,6 @@ func TestDownloadOfHeldFile(t *testing.T) {
 		t.Fatal(end)
 	}
 	_, err = d.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: "/tmp"}, bytes.NewReader(servertest.Archive(t)))
-	servertest.Refused(t, err, codes.FailedPrecondition, "FILE_REFUSED", "path", `"/in/held" is held by a process`)
+	servertest.Refused(t, err, codes.FailedPrecondition, "FILE_REFUSED", "path", "the accounts of the sandbox cannot be read")
 	servertest.StopSandbox(t, d, id)
 }

@@ -60,17 +60,15 @@ func TestFileRefusals(t *testing.T) {
 		{"", "", f, codes.InvalidArgument, "PATH_INVALID", "path", "no path is given"},
 		{"/" + strings.Repeat("x", 4096), "", f, codes.InvalidArgument, "PATH_INVALID", "path", "shorten it"},
 		{"/.agbox", "", f, codes.InvalidArgument, "PATH_RESERVED", "path", "which the sandbox needs for itself; choose another path"},
-		{"/tmp/root", "", servertest.File(".agbox/init", "x", 0), codes.InvalidArgument, "PATH_RESERVED", "path", `"/.agbox/init" lies in /.agbox`},
+		{"/tmp/root", "", servertest.File(".agbox/init", "x", 0), codes.InvalidArgument, "PATH_RESERVED", "path", `lies in /.agbox`},
 		{"/var/log/agents-sandbox", "", f, codes.InvalidArgument, "PATH_RESERVED", "path", "choose another path"},
 		{"/tmp/none/x", "", f, codes.NotFound, "FILE_NOT_FOUND", "path", `goes through a link to "/none", which does not exist`},
 		{"/etc/passwd", "", f, codes.FailedPrecondition, "FILE_NOT_A_DIRECTORY", "path", `"/etc/passwd" is not a directory`},
-		{"/etc/passwd/x", "", f, codes.FailedPrecondition, "FILE_NOT_A_DIRECTORY", "path", `goes through "/etc/passwd"`},
-		{"/ro/new", "", f, codes.FailedPrecondition, "FILE_READ_ONLY", "path", "lies in the mount /ro, which is read-only"},
-		{"/tmp/ro", "", f, codes.FailedPrecondition, "FILE_READ_ONLY", "path", "choose a path in a writable mount"},
+		{"/etc/passwd/x", "", f, codes.FailedPrecondition, "FILE_NOT_A_DIRECTORY", "path", `"/etc/passwd" is not a directory`},
+		{"/ro/new", "", f, codes.FailedPrecondition, "FILE_READ_ONLY", "path", `"/ro/new" lies in a part of the sandbox that can only be read`},
+		{"/tmp/ro", "", f, codes.FailedPrecondition, "FILE_READ_ONLY", "path", "make its mount writable"},
 		{"/tmp/root", "", servertest.File("ro/x", "x", 0), codes.FailedPrecondition, "FILE_READ_ONLY", "path", "can only be read"},
-		{"/mem", "", f, codes.FailedPrecondition, "FILE_IN_MEMORY", "path", "in the memory of the sandbox"},
-		{"/tmp/mem/x", "", f, codes.FailedPrecondition, "FILE_IN_MEMORY", "path", `"/mem/x" lies in /mem`},
-		{"/tmp", "", servertest.File("full", "x", 0), codes.FailedPrecondition, "FILE_REFUSED", "path", "cannot overwrite directory"},
+		{"/tmp", "", servertest.File("full", "x", 0), codes.FailedPrecondition, "FILE_REFUSED", "path", "is a directory, which no file takes the place of; remove it first"},
 		{"/tmp/up", "nobody-there", f, codes.FailedPrecondition, "OWNER_UNKNOWN", "owner", `user "nobody-there" is not in /etc/passwd`},
 		{"/tmp/up", "0:nobody-there", f, codes.FailedPrecondition, "OWNER_UNKNOWN", "owner", `group "nobody-there" is not in /etc/group`},
 		{"/tmp/up", "a b", f, codes.InvalidArgument, "USER_INVALID", "owner", `"a b" is no user`},
@@ -134,13 +132,23 @@ func TestFileRefusals(t *testing.T) {
 	servertest.Refused(t, err, codes.FailedPrecondition, "FILE_NOT_A_DIRECTORY", "path", "is not a directory")
 	_, err = d.StatFile(t.Context(), &agboxv1.StatFileRequest{SandboxId: id, Path: "/tmp/\x00"})
 	servertest.Refused(t, err, codes.InvalidArgument, "PATH_INVALID", "path", "NUL byte; remove it")
-	stream, err := d.DownloadFiles(t.Context(), &agboxv1.DownloadFilesRequest{SandboxId: id, Path: "/mem/x"})
-	if err != nil {
-		t.Fatal(err)
+	downloading := func(p string) error {
+		stream, err := d.DownloadFiles(t.Context(), &agboxv1.DownloadFilesRequest{SandboxId: id, Path: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		_, err = stream.Read(make([]byte, 1))
+		return err
 	}
-	defer stream.Close()
-	_, err = stream.Read(make([]byte, 1))
-	servertest.Refused(t, err, codes.FailedPrecondition, "FILE_IN_MEMORY", "path", "use an exec, or another path")
+	// What is in memory is there as long as it runs.
+	servertest.Upload(t, d, id, "/tmp/mem/x", servertest.Archive(t, f))
+	if got := servertest.Download(t, d, id, "/tmp/root/mem/x"); got["x/f"].Content != "x" {
+		t.Errorf("the memory has %v", got)
+	}
+	for _, p := range []string{"/proc/1", "/tmp/root/dev/null"} {
+		servertest.Refused(t, downloading(p), codes.FailedPrecondition, "FILE_IN_MEMORY", "path", "use an exec, or another path")
+	}
 
 	servertest.StopSandbox(t, d, id)
 	for _, p := range []string{"/etc/passwd", "/none"} {
@@ -150,6 +158,13 @@ func TestFileRefusals(t *testing.T) {
 		} else {
 			servertest.Refused(t, err, codes.FailedPrecondition, "FILE_NOT_A_DIRECTORY", "path", "is not a directory")
 		}
+	}
+	servertest.Refused(t, downloading("/mem/x"), codes.FailedPrecondition, "FILE_IN_MEMORY", "path", "in the memory of the sandbox")
+	for _, c := range []struct{ dir, reason, words string }{
+		{"/mem", "FILE_IN_MEMORY", "in the memory of the sandbox"}, {"/tmp/mem/x", "FILE_IN_MEMORY", `"/mem/x" lies in /mem`},
+		{"/ro/new", "FILE_READ_ONLY", "lies in the mount /ro, which is read-only"}, {"/etc/passwd/x", "FILE_NOT_A_DIRECTORY", `goes through "/etc/passwd"`},
+	} {
+		servertest.Refused(t, servertest.Uploading(t, d.Client, id, c.dir, "", f), codes.FailedPrecondition, c.reason, "path", c.words)
 	}
 	notReady(t, remove("/etc/mark"), "is STOPPED: for this it has to run: resume it")
 	d.Delete(id)
@@ -217,13 +232,15 @@ func TestUploadGivenUp(t *testing.T) {
 		return failed
 	}
 	ctx, leave := context.WithCancel(t.Context())
+	watch := watchFiles(t, d, id, "/tmp", false)
 	failed := begin(ctx, blockedReader{ctx})
 	leave()
 	if err := <-failed; err == nil {
 		t.Error("the upload went well")
 	}
-	if _, err := d.RemoveFile(t.Context(), &agboxv1.RemoveFileRequest{SandboxId: id, Path: "/tmp/endless"}); err != nil {
-		t.Error(err)
+	watch.until("removed") // what it has begun
+	if got, _ := servertest.ListFiles(t, d, &agboxv1.ListFilesRequest{SandboxId: id, Path: "/tmp"}); len(got) > 0 {
+		t.Errorf("the upload that was given up has left %q", got)
 	}
 	failed = begin(t.Context(), strings.NewReader(""))
 	servertest.StopSandbox(t, d, id)

@@ -64,6 +64,13 @@ func (w fileWatch) expect(want ...string) {
 	}
 }
 
+// until reads events up to the first of a kind.
+func (w fileWatch) until(kind string) {
+	w.t.Helper()
+	for !strings.HasPrefix(w.next(), kind+" ") {
+	}
+}
+
 func shell(t *testing.T, d *servertest.Daemon, id, script string) {
 	t.Helper()
 	if end, _, stderr := d.Exec(id, "sh", "-ec", script); end.ExitCode != 0 {

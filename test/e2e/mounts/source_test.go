@@ -67,11 +67,12 @@ func TestSwappedSource(t *testing.T) {
 		dirs := servertest.OpenDirs(t, "p", "p/data")
 		spec.Mounts = []*agboxv1.MountSpec{{Source: dirs[0], Target: "/workspace/p", Writable: true}, {Source: dirs[1], Target: "/data"}}
 		id = d.Create(spec)
-		servertest.Refused(t, servertest.Uploading(t, d.Client, id, "/tmp", "", servertest.File("f", "x", 0o600)), codes.FailedPrecondition, "FILE_REFUSED", "path", `lies in "`+dirs[0]+`", which is mounted writable`, "pause or stop the sandbox")
 		if end, _, stderr := d.Exec(id, "sh", "-c", "cd p && mv data d && ln -s / data"); end.ExitCode != 0 {
 			t.Fatalf("the attack: %v, %s", end, stderr)
 		}
-		servertest.Refused(t, servertest.Uploading(t, d.Client, id, "/tmp", "", servertest.File("f", "x", 0o600)), codes.FailedPrecondition, "FILE_REFUSED", "path", `"`+dirs[1]+`" is or goes through a symbolic link now`, "or use an exec")
+		if err := servertest.Uploading(t, d.Client, id, "/data", "", servertest.File("f", "x", 0o600)); err == nil { // which the sandbox has read-only, whatever the path means now
+			t.Error("an upload went where the sandbox cannot write")
+		}
 		return id, dirs[1]
 	}
 	resumed, source := attacked(&agboxv1.CreateSpec{})

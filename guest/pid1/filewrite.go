@@ -1,0 +1,405 @@
+package pid1
+
+import (
+	"bufio"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"github.com/agbox-dev/agbox/guest/files/record"
+)
+
+// writer makes the files that the daemon sends. It works from directories that it holds open, opens nothing that is there but
+// directories, and so waits for nobody. A file gets its name once it is whole.
+type writer struct {
+	in       *bufio.Reader
+	top      place // the destination
+	made     bool  // it was not there before
+	uid, gid int
+
+	last    string // a directory below it, which at is
+	at      place
+	bounded bool // no link leads out of top
+}
+
+// place is a directory, and its path without links.
+type place struct {
+	fd   int
+	real string
+}
+
+// write makes what comes in a directory, which is made when it is missing. All of it belongs to owner, a name or number; to whom an exec would
+// run as for "". Its last file is not there when the daemon goes away meanwhile.
+func write(args []string) *fault {
+	if len(args) != 4 {
+		os.Exit(2)
+	}
+	signal.Ignore(syscall.SIGTERM) // the end of what comes is what it heeds
+	debug.SetGCPercent(20)
+	w := writer{in: bufio.NewReaderSize(os.Stdin, 64<<10)}
+	if problem := w.findOwner(args[1], args[2], args[3]); problem != nil {
+		return problem
+	}
+	if problem := w.begin(args[0]); problem != nil {
+		return problem
+	}
+	for {
+		fields, err := record.Read(w.in)
+		if err == nil && fields[0] == record.End {
+			return nil
+		}
+		var i record.Item
+		if err == nil {
+			i, err = record.ParseItem(fields)
+		}
+		if err != nil {
+			return cutOff(err)
+		}
+		if problem := w.item(&i); problem != nil {
+			return problem
+		}
+	}
+}
+
+// cutOff ends the process when there is nobody to tell.
+func cutOff(err error) *fault {
+	if err == io.EOF {
+		os.Exit(0)
+	}
+	return &fault{record.Other, "what is to be written cannot be read: " + err.Error()}
+}
+
+// findOwner resolves whom it is for, as for an exec.
+func (w *writer) findOwner(owner, user, imageUser string) *fault {
+	l := lookup{options: options{user: user, imageUser: imageUser}, users: users{passwdPath: "/etc/passwd", groupPath: "/etc/group"}, canSwap: true}
+	if err := l.users.refresh(); err != nil {
+		return &fault{record.Other, unreadable(err)}
+	}
+	a, problem := l.account(owner)
+	if problem != nil {
+		return &fault{record.Owner, problem.message + "; name one that is, or a number"}
+	}
+	w.uid, w.gid = int(a.uid), int(a.gid)
+	return nil
+}
+
+// begin opens the destination.
+func (w *writer) begin(directory string) *fault {
+	root, err := syscall.Open("/", oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return faultOf("/", err)
+	}
+	w.top, w.at.fd = place{root, "/"}, -1
+	for _, name := range strings.Split(strings.Trim(directory, "/"), "/") {
+		if name == "" {
+			break
+		}
+		next, made, problem := w.enter(w.top, name)
+		if problem != nil {
+			return problem
+		}
+		syscall.Close(w.top.fd)
+		w.top, w.made = next, made
+	}
+	return reserved(w.top.real)
+}
+
+// enter opens a directory in another one, and makes it when it is missing. A link that leads out of the destination is refused.
+func (w *writer) enter(in place, name string) (next place, made bool, problem *fault) {
+	const flags = oPath | syscall.O_DIRECTORY | syscall.O_CLOEXEC
+	next.real = join(in.real, name)
+	if problem := reserved(next.real); problem != nil {
+		return next, false, problem
+	}
+	var err error
+	if next.fd, err = syscall.Openat(in.fd, name, flags|syscall.O_NOFOLLOW, 0); err == syscall.ENOENT {
+		if err = syscall.Mkdirat(in.fd, name, 0o755); err == nil {
+			made = true
+			next.fd, err = syscall.Openat(in.fd, name, flags|syscall.O_NOFOLLOW, 0)
+		}
+		if err == nil {
+			err = chownAt(next.fd, w.uid, w.gid)
+		}
+	}
+	if err == nil {
+		return next, made, nil
+	}
+	target, linkErr := readLink("/proc/self/fd/" + strconv.Itoa(in.fd) + "/" + name)
+	if err != syscall.ENOTDIR && err != syscall.ELOOP || linkErr != nil {
+		return next, false, faultOf(next.real, err)
+	}
+	if next.fd, err = syscall.Openat(in.fd, name, flags, 0); err == syscall.ENOENT {
+		return next, false, &fault{record.NotFound, strconv.Quote(next.real) + " goes through a link to " + strconv.Quote(target) +
+			", which does not exist in the sandbox; remove the link or make that"}
+	} else if err != nil {
+		return next, false, faultOf(next.real, err)
+	}
+	from := next.real
+	if next.real, err = readLink("/proc/self/fd/" + strconv.Itoa(next.fd)); err != nil {
+		return next, false, faultOf(from, err)
+	}
+	if w.bounded && !within(next.real, w.top.real) {
+		return next, false, &fault{record.Escapes, "the tar stream goes through " + strconv.Quote(from) + ", which is a link in the sandbox to " +
+			strconv.Quote(next.real) + ", out of " + strconv.Quote(w.top.real) + "; unpack it there"}
+	}
+	return next, false, reserved(next.real)
+}
+
+// parent opens the directory that a file below the destination lies in.
+func (w *writer) parent(name string) (in place, base string, problem *fault) {
+	dir, base := "", name
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		dir, base = name[:i], name[i+1:]
+	}
+	w.bounded = true
+	if w.at.fd < 0 || dir != w.last {
+		if w.at.fd >= 0 {
+			syscall.Close(w.at.fd)
+		}
+		w.last, w.at.fd = dir, -1
+		here := place{real: w.top.real}
+		var err error
+		if here.fd, err = duplicate(w.top.fd); err != nil {
+			return here, base, faultOf(here.real, err)
+		}
+		for dir != "" {
+			var first string
+			first, dir, _ = strings.Cut(dir, "/")
+			next, _, problem := w.enter(here, first)
+			syscall.Close(here.fd)
+			if problem != nil {
+				return here, base, problem
+			}
+			here = next
+		}
+		w.at = here
+	}
+	return w.at, base, reserved(join(w.at.real, base))
+}
+
+func (w *writer) item(i *record.Item) *fault {
+	if w.uid != 0 {
+		i.Mode &^= 0o6000 // setuid and setgid bits are root's alone
+	}
+	if i.Name == "." {
+		if !w.made {
+			return nil
+		}
+		return w.directory(w.top, ".", i)
+	}
+	in, base, problem := w.parent(i.Name)
+	if problem != nil {
+		return problem
+	}
+	if i.Type == record.TypeDirectory {
+		return w.directory(in, base, i)
+	}
+	// Nothing of another name can be in the way of this one.
+	name := ".agbox-" + strconv.FormatUint(rand.Uint64(), 36)
+	path := join(in.real, base)
+	switch i.Type {
+	case record.TypeFile:
+		problem = w.regular(in, name, path, i)
+	case record.TypeSymlink:
+		problem = w.symlink(in, name, path, i)
+	case record.TypeLink:
+		var from place
+		var of string
+		if from, of, problem = w.target(i.Link); problem == nil {
+			if err := linkAt(from.fd, of, in.fd, name); err != nil {
+				problem = faultOf(path, err)
+			}
+			syscall.Close(from.fd)
+		}
+	default:
+		return cutOff(record.ErrMalformed)
+	}
+	if problem == nil {
+		if err := syscall.Renameat(in.fd, name, in.fd, base); err == syscall.EISDIR || err == syscall.ENOTEMPTY {
+			problem = &fault{record.Other, strconv.Quote(path) + " is a directory, which no file takes the place of; remove it first"}
+		} else if err != nil {
+			problem = faultOf(path, err)
+		}
+	}
+	if problem != nil || i.Type == record.TypeLink { // of two names of one file none is taken away
+		syscall.Unlinkat(in.fd, name)
+	}
+	return problem
+}
+
+// target opens the directory of a file that was made before, beside that of the link to it.
+func (w *writer) target(name string) (in place, base string, problem *fault) {
+	held, last := w.at, w.last
+	w.at.fd = -1
+	in, base, problem = w.parent(name)
+	w.at, w.last = held, last
+	return in, base, problem
+}
+
+func (w *writer) directory(in place, base string, i *record.Item) *fault {
+	path := join(in.real, base)
+	if err := syscall.Mkdirat(in.fd, base, 0o700); err != nil && err != syscall.EEXIST {
+		return faultOf(path, err)
+	}
+	fd, err := syscall.Openat(in.fd, base, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err == syscall.ENOTDIR || err == syscall.ELOOP {
+		return &fault{record.NotDirectory, strconv.Quote(path) + " is no directory, and none takes its place; remove it first"}
+	} else if err != nil {
+		return faultOf(path, err)
+	}
+	defer syscall.Close(fd)
+	return w.attributes(fd, path, i)
+}
+
+// attributes gives a file that is open its owner, mode and time.
+func (w *writer) attributes(fd int, path string, i *record.Item) *fault {
+	err := syscall.Fchown(fd, w.uid, w.gid)
+	if err == nil {
+		err = syscall.Fchmod(fd, uint32(i.Mode))
+	}
+	if err == nil {
+		err = setTime(fd, "", i)
+	}
+	if err != nil {
+		return faultOf(path, err)
+	}
+	return nil
+}
+
+// regular has the file under its temporary name, whole or not at all.
+func (w *writer) regular(in place, name, path string, i *record.Item) *fault {
+	fd, err := syscall.Openat(in.fd, name, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return faultOf(path, err)
+	}
+	defer syscall.Close(fd)
+	for at := int64(0); at < i.Size; {
+		fields, err := record.Read(w.in)
+		if err != nil {
+			syscall.Unlinkat(in.fd, name)
+			return cutOff(err)
+		}
+		size := int64(-1)
+		if len(fields) == 2 && fields[0] == record.Hole {
+			size, _ = strconv.ParseInt(fields[1], 10, 64)
+		} else if len(fields) == 2 && fields[0] == record.Data {
+			size = int64(len(fields[1]))
+			err = writeAt(fd, fields[1], at)
+		}
+		if err != nil {
+			return faultOf(path, err)
+		}
+		if size <= 0 || size > i.Size-at {
+			return cutOff(record.ErrMalformed)
+		}
+		at += size
+	}
+	if err := syscall.Ftruncate(fd, i.Size); err != nil { // it may end with a hole
+		return faultOf(path, err)
+	}
+	return w.attributes(fd, path, i)
+}
+
+func writeAt(fd int, data string, at int64) error {
+	for b := unsafe.Slice(unsafe.StringData(data), len(data)); len(b) > 0; {
+		n, err := syscall.Pwrite(fd, b, at)
+		if err != nil && err != syscall.EINTR {
+			return err
+		}
+		b, at = b[max(n, 0):], at+int64(max(n, 0))
+	}
+	return nil
+}
+
+func (w *writer) symlink(in place, name, path string, i *record.Item) *fault {
+	err := symlinkAt(i.Link, in.fd, name)
+	if err != nil {
+		return faultOf(path, err)
+	}
+	// What is under the name now need not be the link any more.
+	fd, err := syscall.Openat(in.fd, name, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return faultOf(path, err)
+	}
+	defer syscall.Close(fd)
+	var st syscall.Stat_t
+	if err = syscall.Fstat(fd, &st); err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFLNK {
+		err = syscall.EEXIST
+	}
+	if err == nil {
+		err = chownAt(fd, w.uid, w.gid)
+	}
+	if err == nil {
+		err = setTime(in.fd, name, i)
+	}
+	if err != nil {
+		return faultOf(path, err)
+	}
+	return nil
+}
+
+const (
+	atEmptyPath       = 0x1000
+	atSymlinkNofollow = 0x100
+)
+
+// chownAt is for what was opened without being read.
+func chownAt(fd, uid, gid int) error { return syscall.Fchownat(fd, "", uid, gid, atEmptyPath) }
+
+// setTime sets when what is open, or what has a name in it, was written; a link is not followed.
+func setTime(fd int, name string, i *record.Item) error {
+	stamp := syscall.NsecToTimespec(0)
+	stamp.Sec, stamp.Nsec = i.Seconds, i.Nanoseconds
+	times := [2]syscall.Timespec{stamp, stamp}
+	var path *byte
+	flags := 0
+	if name != "" {
+		var err error
+		if path, err = syscall.BytePtrFromString(name); err != nil {
+			return err
+		}
+		flags = atSymlinkNofollow
+	}
+	_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(fd), uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&times)), uintptr(flags), 0, 0)
+	return errnoOrNil(errno)
+}
+
+func symlinkAt(target string, fd int, name string) error {
+	from, err := syscall.BytePtrFromString(target)
+	if err != nil {
+		return err
+	}
+	to, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	_, _, errno := syscall.Syscall(syscall.SYS_SYMLINKAT, uintptr(unsafe.Pointer(from)), uintptr(fd), uintptr(unsafe.Pointer(to)))
+	return errnoOrNil(errno)
+}
+
+// linkAt follows no link.
+func linkAt(fromFD int, from string, toFD int, to string) error {
+	old, err := syscall.BytePtrFromString(from)
+	if err != nil {
+		return err
+	}
+	name, err := syscall.BytePtrFromString(to)
+	if err != nil {
+		return err
+	}
+	_, _, errno := syscall.Syscall6(syscall.SYS_LINKAT, uintptr(fromFD), uintptr(unsafe.Pointer(old)), uintptr(toFD), uintptr(unsafe.Pointer(name)), 0, 0)
+	return errnoOrNil(errno)
+}
+
+func errnoOrNil(errno syscall.Errno) error {
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
