@@ -25,33 +25,49 @@ type request struct {
 	answered atomic.Bool
 }
 
+// answer is what became of a request: the state that followed from it, and the sequence of the event that tells of its
+// acceptance, or of the newest one where it left nothing to do.
 type answer struct {
-	state lifecycle.State
-	err   error
+	state    lifecycle.State
+	sequence uint64
+	err      error
 }
 
 func newRequest(c lifecycle.Command) *request {
 	return &request{command: c, answer: make(chan answer, 1)}
 }
 
-func (r *request) reply(state lifecycle.State, err error) {
+func (r *request) reply(a answer) {
 	if r.answered.CompareAndSwap(false, true) {
-		r.answer <- answer{state, err}
+		r.answer <- a
 	}
 }
 
+// step is the request on its way into the log.
+func (r *request) step() *step {
+	st := &step{command: r.command, create: r.create, exec: r.exec, requestID: r.requestID}
+	st.done = func(err error) {
+		a := answer{st.after, st.after.Sequence, err}
+		if err == nil && len(st.events) > 0 {
+			a.sequence = st.events[0].Sequence
+		}
+		r.reply(a)
+	}
+	return st
+}
+
 // ask sends r to the sandbox and waits for its answer.
-func (s *System) ask(ctx context.Context, e *entry, r *request) (lifecycle.State, error) {
+func (s *System) ask(ctx context.Context, e *entry, r *request) answer {
 	s.actors.Root.Send(e.pid, r)
 	select {
 	case a := <-r.answer:
-		return a.state, a.err
+		return a
 	case <-e.gone:
-		return lifecycle.State{}, fmt.Errorf("%w: %s", ErrNotFound, e.id)
+		return answer{err: fmt.Errorf("%w: %s", ErrNotFound, e.id)}
 	case <-s.ended:
-		return lifecycle.State{}, fmt.Errorf("%w: %s", runtime.ErrOutcomeUnknown, e.id)
+		return answer{err: fmt.Errorf("%w: %s", runtime.ErrOutcomeUnknown, e.id)}
 	case <-ctx.Done():
-		return lifecycle.State{}, fmt.Errorf("%w: sandbox %s: %w", runtime.ErrOutcomeUnknown, e.id, context.Cause(ctx))
+		return answer{err: fmt.Errorf("%w: sandbox %s: %w", runtime.ErrOutcomeUnknown, e.id, context.Cause(ctx))}
 	}
 }
 
@@ -77,7 +93,7 @@ func answerCrashes(next actor.ReceiverFunc) actor.ReceiverFunc {
 				return
 			}
 			if r, ok := envelope.Message.(*request); ok {
-				r.reply(lifecycle.State{}, errCrashed)
+				r.reply(answer{err: errCrashed})
 			}
 			panic(&crash{reason: reason, message: envelope.Message, stack: debug.Stack()})
 		}()

@@ -93,7 +93,7 @@ func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest,
 	}
 	r := newRequest(lifecycle.StartExec{ExecID: exec.ExecId})
 	r.exec, r.requestID = exec, requestID
-	_, err = s.request(ctx, e, r)
+	err = s.request(ctx, e, r).err
 	if err == nil || errors.Is(err, runtime.ErrOutcomeUnknown) {
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *System) CancelExec(ctx context.Context, execID string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.request(ctx, e, newRequest(lifecycle.CancelExec{ExecID: execID}))
+	err = s.request(ctx, e, newRequest(lifecycle.CancelExec{ExecID: execID})).err
 	if errors.Is(err, lifecycle.ErrExecNotRunning) {
 		return fmt.Errorf("%w: %s", runtime.ErrExecTerminal, execID)
 	}

@@ -41,9 +41,9 @@ func (s *sandbox) release(c actor.Context, err error) {
 	s.parked, s.tried = nil, false
 	for _, m := range parked {
 		if err != nil {
-			m.reply(s.state, err)
+			m.reply(answer{state: s.state, err: err})
 			continue
 		}
-		s.enqueue(c, &step{command: m.command, exec: m.exec, requestID: m.requestID, done: func(err error) { m.reply(s.state, err) }})
+		s.enqueue(c, m.step())
 	}
 }

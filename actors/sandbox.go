@@ -67,8 +67,7 @@ func (s *sandbox) Receive(c actor.Context) {
 			s.park(c, m)
 			return
 		}
-		s.enqueue(c, &step{command: m.command, create: m.create, exec: m.exec, requestID: m.requestID,
-			done: func(err error) { m.reply(s.state, err) }})
+		s.enqueue(c, m.step())
 		return
 	case *execEnded:
 		if m.execID != runtime.CommandID {

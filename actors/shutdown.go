@@ -105,7 +105,7 @@ func (s *System) applyPolicy(ctx context.Context) {
 			continue
 		}
 		group.Go(func() {
-			if _, err := s.request(ctx, e, newRequest(command)); err == nil {
+			if s.request(ctx, e, newRequest(command)).err == nil {
 				s.awaitRest(ctx, e)
 			}
 		})

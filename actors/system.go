@@ -222,7 +222,8 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	s.registry.add(e)
 	r := newRequest(lifecycle.Create{Lazy: spec.GetLazy()})
 	r.create, r.requestID = spec, requestID
-	state, err := s.ask(ctx, e, r)
+	a := s.ask(ctx, e, r)
+	state, err := a.state, a.err
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // nobody waits any more, and it may come to nothing yet
 		s.work.Go(func() {
 			defer release()
@@ -266,7 +267,7 @@ func (s *System) repeated(ctx context.Context, e *entry, spec *agboxv1.CreateSpe
 		return View{}, taken
 	}
 	// What became of the first try may not be known: its sandbox answers after it.
-	if _, err := s.request(ctx, e, newRequest(lifecycle.Create{})); !errors.Is(err, lifecycle.ErrAlreadyExists) {
+	if err := s.request(ctx, e, newRequest(lifecycle.Create{})).err; !errors.Is(err, lifecycle.ErrAlreadyExists) {
 		return View{}, cmp.Or(err, taken)
 	}
 	return s.Sandbox(e.id)
@@ -301,27 +302,28 @@ func (s *System) forget(id string) {
 }
 
 // Request hands a Resume, Stop or Delete to the sandbox and returns once it is accepted: durable, and under
-// way. A *lifecycle.Refusal means that it does not fit the sandbox's state.
-func (s *System) Request(ctx context.Context, id string, command lifecycle.Command) (lifecycle.State, error) {
+// way. What becomes of it is told by the events after sequence, which is that of the event that tells of the acceptance, or of
+// the newest one where nothing was left to do. A *lifecycle.Refusal means that it does not fit the sandbox's state.
+func (s *System) Request(ctx context.Context, id string, command lifecycle.Command) (sequence uint64, err error) {
 	if s.closing.Load() {
-		return lifecycle.State{}, ErrShuttingDown
+		return 0, ErrShuttingDown
 	}
 	e, err := s.entry(id)
 	if err != nil {
-		return lifecycle.State{}, err
+		return 0, err
 	}
-	return s.request(ctx, e, newRequest(command))
+	a := s.request(ctx, e, newRequest(command))
+	return a.sequence, a.err
 }
 
 // request answers for a DELETED sandbox without its actor, which is gone after a restart of the daemon.
-func (s *System) request(ctx context.Context, e *entry, r *request) (lifecycle.State, error) {
+func (s *System) request(ctx context.Context, e *entry, r *request) answer {
 	state, err := e.load(s.db)
-	if err != nil {
-		return state, err
-	}
-	if state.Phase == lifecycle.Deleted {
-		_, err := lifecycle.Decide(state, s.policy(e.spec), r.command, s.now())
-		return state, err
+	if err == nil && state.Phase == lifecycle.Deleted {
+		_, err = lifecycle.Decide(state, s.policy(e.spec), r.command, s.now())
+		return answer{state, state.Sequence, err}
+	} else if err != nil {
+		return answer{err: err}
 	}
 	return s.ask(ctx, e, r)
 }

@@ -89,15 +89,14 @@ func (s *System) takeInSandbox(ctx context.Context, id string, found runtime.Fou
 	s.registry.add(e)
 	r := newRequest(command)
 	r.create = found.Spec
-	if _, err := s.ask(ctx, e, r); err != nil {
+	if err := s.ask(ctx, e, r).err; err != nil {
 		s.discard(e)
 		return err
 	}
 	if err := s.takeInExecs(ctx, e); err != nil || !gone {
 		return err
 	}
-	_, err := s.ask(ctx, e, newRequest(lifecycle.Delete{Reason: lifecycle.ReasonNothingLeft}))
-	return err
+	return s.ask(ctx, e, newRequest(lifecycle.Delete{Reason: lifecycle.ReasonNothingLeft})).err
 }
 
 func (s *System) takeInExecs(ctx context.Context, e *entry) error {
@@ -115,7 +114,7 @@ func (s *System) takeInExecs(ctx context.Context, e *entry) error {
 		}
 		r := newRequest(command)
 		r.exec = &agboxv1.CreateExecRequest{SandboxId: e.id, ExecId: id}
-		if _, err := s.ask(ctx, e, r); err != nil && !errors.Is(err, persist.ErrExecIDTaken) {
+		if err := s.ask(ctx, e, r).err; err != nil && !errors.Is(err, persist.ErrExecIDTaken) {
 			return err
 		}
 	}

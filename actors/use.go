@@ -21,8 +21,7 @@ func (s *System) Use(ctx context.Context, id string) error {
 	if s.closing.Load() {
 		return ErrShuttingDown
 	}
-	_, err = s.request(ctx, e, newRequest(lifecycle.Use{}))
-	return err
+	return s.request(ctx, e, newRequest(lifecycle.Use{})).err
 }
 
 // Quiet runs do while no operation changes the sandbox in the runtime: what is asked of the sandbox meanwhile is accepted

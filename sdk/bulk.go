@@ -44,19 +44,15 @@ func (c *Client) KillSandboxes(ctx context.Context, sel Selection, opts ...WaitO
 }
 
 func (c *Client) stopSandboxes(ctx context.Context, req *agboxv1.StopSandboxesRequest, opts []WaitOption) ([]string, error) {
-	return c.bulk(ctx, req.LabelSelector, toStopped, waits(opts), func() ([]string, error) {
-		resp, err := c.raw.StopSandboxes(ctx, req)
-		return resp.GetSandboxIds(), err
-	})
+	resp, err := c.raw.StopSandboxes(ctx, req)
+	return c.bulk(ctx, toStopped, opts, resp, err)
 }
 
 // ResumeSandboxes starts all that is selected and STOPPED again, and waits until each is READY. It returns the ids of
 // those that accepted, newest first, also beside an error of the wait.
 func (c *Client) ResumeSandboxes(ctx context.Context, sel Selection, opts ...WaitOption) ([]string, error) {
-	return c.bulk(ctx, sel.Labels, toReady, waits(opts), func() ([]string, error) {
-		resp, err := c.raw.ResumeSandboxes(ctx, &agboxv1.ResumeSandboxesRequest{LabelSelector: sel.Labels, States: protoStates(sel.States)})
-		return resp.GetSandboxIds(), err
-	})
+	resp, err := c.raw.ResumeSandboxes(ctx, &agboxv1.ResumeSandboxesRequest{LabelSelector: sel.Labels, States: protoStates(sel.States)})
+	return c.bulk(ctx, toReady, opts, resp, err)
 }
 
 // DeleteSelected deletes all that is selected, and waits until it is gone. It returns the ids of those whose deletion was
@@ -77,29 +73,24 @@ func (c *Client) allDeleted(ctx context.Context, ids []string, w waiting) error 
 	return errors.Join(failures...)
 }
 
-// bulk has ask ask the sandboxes and waits, one after the other, for the transition of each that accepted, from what it had told
-// before it was asked. One that was not there then has told nothing.
-func (c *Client) bulk(ctx context.Context, labels map[string]string, t transition, w waiting, ask func() ([]string, error)) ([]string, error) {
-	told := map[string]uint64{}
-	if w.wait {
-		boxes, err := c.ListSandboxes(ctx, Filter{Labels: labels})
-		if err != nil {
-			return nil, err
-		}
-		for _, box := range boxes {
-			told[box.ID] = box.LastEventSequence
-		}
-	}
-	ids, err := ask()
+// acceptances are the sandboxes that accepted something, each with the sequence of the event that tells of it.
+type acceptances interface {
+	GetSandboxIds() []string
+	GetEventSequences() *agboxv1.EventSequences
+}
+
+// bulk waits, one after the other, for the transition of each that accepted.
+func (c *Client) bulk(ctx context.Context, t transition, opts []WaitOption, accepted acceptances, err error) ([]string, error) {
+	w := waits(opts)
 	if err != nil || !w.wait {
-		return ids, err
+		return accepted.GetSandboxIds(), err
 	}
 	var failures []error
-	for _, id := range ids {
-		_, err := c.through(ctx, id, told[id], w, t, t.watch(false))
+	for i, sequence := range accepted.GetEventSequences().GetValues() {
+		_, err := c.through(ctx, accepted.GetSandboxIds()[i], sequence, w, t, t.watch)
 		failures = append(failures, err)
 	}
-	return ids, errors.Join(failures...)
+	return accepted.GetSandboxIds(), errors.Join(failures...)
 }
 
 // Pruning is what Prune deletes.

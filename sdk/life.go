@@ -10,47 +10,37 @@ import (
 
 // Kill is Stop without any grace; it also takes the place of a stop that hangs.
 func (c *Client) Kill(ctx context.Context, id string, opts ...WaitOption) error {
-	return c.change(ctx, id, toStopped, waits(opts), func() error {
-		_, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id, Force: true})
-		return err
-	})
+	accepted, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id, Force: true})
+	return c.change(ctx, id, toStopped, opts, accepted, err)
 }
 
 // StopWithin is Stop with so much time between TERM and KILL, in place of the daemon's own.
 func (c *Client) StopWithin(ctx context.Context, id string, grace time.Duration, opts ...WaitOption) error {
-	return c.change(ctx, id, toStopped, waits(opts), func() error {
-		_, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id, Grace: durationpb.New(grace)})
-		return err
-	})
+	accepted, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id, Grace: durationpb.New(grace)})
+	return c.change(ctx, id, toStopped, opts, accepted, err)
 }
 
 // Pause freezes every process of a READY sandbox and waits until it is PAUSED. *TransitionError: it could not be frozen, and goes on.
 func (c *Client) Pause(ctx context.Context, id string, opts ...WaitOption) error {
-	return c.change(ctx, id, toPaused, waits(opts), func() error {
-		_, err := c.raw.PauseSandbox(ctx, &agboxv1.PauseSandboxRequest{SandboxId: id})
-		return err
-	})
+	accepted, err := c.raw.PauseSandbox(ctx, &agboxv1.PauseSandboxRequest{SandboxId: id})
+	return c.change(ctx, id, toPaused, opts, accepted, err)
 }
 
 // Unpause lets a PAUSED sandbox go on and waits until it does. *TransitionError: it could not, and stays PAUSED.
 func (c *Client) Unpause(ctx context.Context, id string, opts ...WaitOption) error {
-	return c.change(ctx, id, toUnpaused, waits(opts), func() error {
-		_, err := c.raw.UnpauseSandbox(ctx, &agboxv1.UnpauseSandboxRequest{SandboxId: id})
-		return err
-	})
+	accepted, err := c.raw.UnpauseSandbox(ctx, &agboxv1.UnpauseSandboxRequest{SandboxId: id})
+	return c.change(ctx, id, toUnpaused, opts, accepted, err)
 }
 
 // Drain refuses further execs, lets those that run end, and waits until the sandbox is STOPPED. What still runs after the
 // deadline is cancelled; 0 sets none.
 func (c *Client) Drain(ctx context.Context, id string, deadline time.Duration, opts ...WaitOption) error {
-	return c.change(ctx, id, toDrained, waits(opts), func() error {
-		request := &agboxv1.DrainSandboxRequest{SandboxId: id}
-		if deadline > 0 {
-			request.Deadline = durationpb.New(deadline)
-		}
-		_, err := c.raw.DrainSandbox(ctx, request)
-		return err
-	})
+	request := &agboxv1.DrainSandboxRequest{SandboxId: id}
+	if deadline > 0 {
+		request.Deadline = durationpb.New(deadline)
+	}
+	accepted, err := c.raw.DrainSandbox(ctx, request)
+	return c.change(ctx, id, toStopped, opts, accepted, err)
 }
 
 // Extension moves a sandbox's deadlines; what is nil stays. An extension counts as activity.

@@ -95,7 +95,6 @@ func (c *Client) accepted(ctx context.Context, resp *agboxv1.CreateSandboxRespon
 	case box.State != StatePending: // the answer to a request that was repeated
 		return box, toReady.judge(box)
 	}
-	watch := toReady.watch(true)
 	last, err := c.through(ctx, box.ID, box.LastEventSequence, call.waiting, toReady, func(e Event) (bool, error) {
 		if e.State != box.State {
 			box.State, box.StateChangedAt = e.State, e.Time
@@ -107,7 +106,7 @@ func (c *Client) accepted(ctx context.Context, resp *agboxv1.CreateSandboxRespon
 		if e.Type == EventSandboxFailed {
 			box.ErrorCode, box.ErrorMessage = e.ErrorCode, e.ErrorMessage
 		}
-		return watch(e)
+		return toReady.watch(e)
 	})
 	if last.ID != "" {
 		box = last
@@ -141,18 +140,14 @@ func (c *Client) ListSandboxes(ctx context.Context, filter Filter) ([]Sandbox, e
 
 // Resume starts a STOPPED sandbox again and waits until it is READY.
 func (c *Client) Resume(ctx context.Context, id string, opts ...WaitOption) error {
-	return c.change(ctx, id, toReady, waits(opts), func() error {
-		_, err := c.raw.ResumeSandbox(ctx, &agboxv1.ResumeSandboxRequest{SandboxId: id})
-		return err
-	})
+	accepted, err := c.raw.ResumeSandbox(ctx, &agboxv1.ResumeSandboxRequest{SandboxId: id})
+	return c.change(ctx, id, toReady, opts, accepted, err)
 }
 
 // Stop ends what runs in a READY sandbox and waits until it is STOPPED. Its files stay.
 func (c *Client) Stop(ctx context.Context, id string, opts ...WaitOption) error {
-	return c.change(ctx, id, toStopped, waits(opts), func() error {
-		_, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id})
-		return err
-	})
+	accepted, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id})
+	return c.change(ctx, id, toStopped, opts, accepted, err)
 }
 
 // Delete removes a sandbox in whatever state and waits until nothing of it is left. Deleting twice

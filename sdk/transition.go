@@ -9,23 +9,20 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// transition is a change of a sandbox's state that was asked for: the event that its acceptance records, those on its way,
-// and the one that ends it well. Whatever else changes the state in between means that it does not come any more.
+// transition is a change of a sandbox's state that was accepted: the event that ends it well, and those on its way. Whatever
+// else changes the state in between means that it does not come any more.
 type transition struct {
-	asked, done EventType
-	way         []EventType
-	to          State
+	done EventType
+	way  []EventType
+	to   State
 }
 
 var (
-	toReady   = transition{asked: EventSandboxAccepted, done: EventSandboxReady, to: StateReady}
-	toStopped = transition{asked: EventSandboxStopRequested, done: EventSandboxStopped, to: StateStopped}
-	// toDrained is toStopped after what still runs.
-	toDrained  = transition{asked: EventSandboxDrainRequested, done: EventSandboxStopped, way: []EventType{EventSandboxStopRequested}, to: StateStopped}
-	toPaused   = transition{asked: EventSandboxPauseRequested, done: EventSandboxPaused, to: StatePaused}
-	toUnpaused = transition{asked: EventSandboxUnpauseRequested, done: EventSandboxUnpaused, to: StateReady}
-	// toDeleted is waited for from a baseline after its acceptance.
-	toDeleted = transition{done: EventSandboxDeleted, to: StateDeleted}
+	toReady    = transition{done: EventSandboxReady, to: StateReady}
+	toStopped  = transition{done: EventSandboxStopped, way: []EventType{EventSandboxStopRequested}, to: StateStopped}
+	toPaused   = transition{done: EventSandboxPaused, to: StatePaused}
+	toUnpaused = transition{done: EventSandboxUnpaused, to: StateReady}
+	toDeleted  = transition{done: EventSandboxDeleted, to: StateDeleted}
 )
 
 // turns are the events that begin or end a transition.
@@ -34,29 +31,21 @@ var turns = []EventType{
 	EventSandboxPaused, EventSandboxUnpauseRequested, EventSandboxUnpaused, EventSandboxDrainRequested, EventSandboxRestarting,
 }
 
-// watch returns what is told of each event in turn, and says when the transition has ended well or fails. What comes before
-// its acceptance does not count; accepted, for a baseline after that, leaves nothing out.
-func (t transition) watch(accepted bool) func(Event) (bool, error) {
-	return func(e Event) (bool, error) {
-		switch {
-		case e.Type == EventSandboxDeleted && t.to != StateDeleted:
-			return false, &SandboxDeletedError{ID: e.SandboxID, Reason: e.Reason}
-		case !accepted:
-			accepted = e.Type == t.asked
-			return false, nil
-		case e.Type == t.done:
-			return true, nil
-		case e.Type == EventSandboxFailed, e.Type == EventSandboxDormant && t.to != StateDeleted:
-			return false, &SandboxFailedError{ID: e.SandboxID, Code: e.ErrorCode, Message: e.ErrorMessage}
-		case t.to == StateDeleted:
-			return false, nil
-		case e.Type == EventSandboxDeleteRequested:
-			return false, &SandboxDeletedError{ID: e.SandboxID, Reason: e.Reason}
-		case e.Type != t.asked && slices.Contains(turns, e.Type) && !slices.Contains(t.way, e.Type):
-			return false, &TransitionError{ID: e.SandboxID, To: t.to, State: e.State, Code: e.ErrorCode, Message: e.ErrorMessage}
-		}
+// watch is told of each event after the acceptance in turn, and says when the transition has ended well or fails.
+func (t transition) watch(e Event) (bool, error) {
+	switch {
+	case e.Type == t.done:
+		return true, nil
+	case e.Type == EventSandboxFailed, e.Type == EventSandboxDormant && t.to != StateDeleted:
+		return false, &SandboxFailedError{ID: e.SandboxID, Code: e.ErrorCode, Message: e.ErrorMessage}
+	case t.to == StateDeleted:
 		return false, nil
+	case e.Type == EventSandboxDeleteRequested, e.Type == EventSandboxDeleted:
+		return false, &SandboxDeletedError{ID: e.SandboxID, Reason: e.Reason}
+	case slices.Contains(turns, e.Type) && !slices.Contains(t.way, e.Type):
+		return false, &TransitionError{ID: e.SandboxID, To: t.to, State: e.State, Code: e.ErrorCode, Message: e.ErrorMessage}
 	}
+	return false, nil
 }
 
 // judge says whether a sandbox in which nothing is in progress has come through the transition.
@@ -123,20 +112,14 @@ func (c *Client) atRest(ctx context.Context, id string) (Sandbox, error) {
 	}
 }
 
-// change asks for a transition and waits for it from a baseline that is older than the request, so that its end cannot be
-// missed.
-func (c *Client) change(ctx context.Context, id string, t transition, w waiting, ask func() error) error {
-	if !w.wait {
-		return ask()
-	}
-	before, err := c.GetSandbox(ctx, id)
-	if err != nil {
+// change waits for a transition that was asked for, by what is told after its acceptance: another client's, of before, is
+// none of ours.
+func (c *Client) change(ctx context.Context, id string, t transition, opts []WaitOption, accepted *agboxv1.AcceptedResponse, err error) error {
+	w := waits(opts)
+	if err != nil || !w.wait {
 		return err
 	}
-	if err := ask(); err != nil {
-		return err
-	}
-	_, err = c.through(ctx, id, before.LastEventSequence, w, t, t.watch(false))
+	_, err = c.through(ctx, id, accepted.GetEventSequence(), w, t, t.watch)
 	return err
 }
 
@@ -155,7 +138,7 @@ func (c *Client) awaitDeleted(ctx context.Context, id string, w waiting) error {
 	case err == nil && box.State == StateFailed:
 		return &SandboxFailedError{ID: id, Code: box.ErrorCode, Message: box.ErrorMessage}
 	case err == nil && box.State != StateDeleted:
-		_, err = c.through(ctx, id, box.LastEventSequence, w, toDeleted, toDeleted.watch(true))
+		_, err = c.through(ctx, id, box.LastEventSequence, w, toDeleted, toDeleted.watch)
 	}
 	if errors.Is(err, ErrSandboxNotFound) {
 		return nil // its history is gone too

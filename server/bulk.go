@@ -32,33 +32,33 @@ func (s *Server) StopSandboxes(ctx context.Context, req *agboxv1.StopSandboxesRe
 		grace := req.Grace.AsDuration()
 		stop.Grace = &grace
 	}
-	ids, err := s.bulk(ctx, req.LabelSelector, req.States, stop)
+	ids, sequences, err := s.bulk(ctx, req.LabelSelector, req.States, stop)
 	if err != nil {
 		return nil, err
 	}
-	return &agboxv1.StopSandboxesResponse{SandboxIds: ids}, nil
+	return &agboxv1.StopSandboxesResponse{SandboxIds: ids, EventSequences: &agboxv1.EventSequences{Values: sequences}}, nil
 }
 
 func (s *Server) ResumeSandboxes(ctx context.Context, req *agboxv1.ResumeSandboxesRequest) (*agboxv1.ResumeSandboxesResponse, error) {
-	ids, err := s.bulk(ctx, req.LabelSelector, req.States, lifecycle.Resume{})
+	ids, sequences, err := s.bulk(ctx, req.LabelSelector, req.States, lifecycle.Resume{})
 	if err != nil {
 		return nil, err
 	}
-	return &agboxv1.ResumeSandboxesResponse{SandboxIds: ids}, nil
+	return &agboxv1.ResumeSandboxesResponse{SandboxIds: ids, EventSequences: &agboxv1.EventSequences{Values: sequences}}, nil
 }
 
 // bulk asks it of every sandbox with the labels and in one of the states, of none without labels, and returns the ids of
-// those that accepted, newest first.
-func (s *Server) bulk(ctx context.Context, labels map[string]string, states []lifecycle.Phase, command lifecycle.Command) ([]string, error) {
+// those that accepted, newest first, each with the sequence that System.Request returns.
+func (s *Server) bulk(ctx context.Context, labels map[string]string, states []lifecycle.Phase, command lifecycle.Command) (ids []string, sequences []uint64, err error) {
 	if err := spec.ValidateSelector("label_selector", labels); err != nil {
-		return nil, s.fail(err)
+		return nil, nil, s.fail(err)
 	}
 	if err := knownStates("states", states); err != nil {
-		return nil, s.fail(err)
+		return nil, nil, s.fail(err)
 	}
 	views, err := s.matching(labels, states...)
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, nil, s.fail(err)
 	}
 	if len(states) == 0 {
 		return s.askEach(ctx, views, command, nil)
@@ -69,18 +69,18 @@ func (s *Server) bulk(ctx context.Context, labels map[string]string, states []li
 // askEach asks it of each of the sandboxes that is still wanted when its turn comes, and returns the ids of those that
 // accepted, in the order given. One whose state it does not fit, or who has it behind it, is left out. Where wanted is nil
 // all are, whatever they do meanwhile; otherwise one that changes its state between the look and the request is left out.
-func (s *Server) askEach(ctx context.Context, views []actors.View, command lifecycle.Command, wanted func(actors.View) bool) ([]string, error) {
+func (s *Server) askEach(ctx context.Context, views []actors.View, command lifecycle.Command, wanted func(actors.View) bool) ([]string, []uint64, error) {
 	ids := make([]string, len(views))
 	for i, view := range views {
 		ids[i] = view.State.SandboxID
 	}
-	return s.each(ids, func(id string) (bool, error) { return s.askOne(ctx, id, command, wanted) })
+	return s.each(ids, func(id string) (uint64, error) { return s.askOne(ctx, id, command, wanted) })
 }
 
 // each asks bulkAtOnce sandboxes at a time. The error is of the first that could not be asked; all others were, and it
 // tells which accepted.
-func (s *Server) each(ids []string, ask func(id string) (accepted bool, err error)) ([]string, error) {
-	accepted, errs := make([]bool, len(ids)), make([]error, len(ids))
+func (s *Server) each(ids []string, ask func(id string) (accepted uint64, err error)) (done []string, sequences []uint64, err error) {
+	accepted, errs := make([]uint64, len(ids)), make([]error, len(ids))
 	var group errgroup.Group
 	group.SetLimit(bulkAtOnce)
 	for i, id := range ids {
@@ -90,38 +90,37 @@ func (s *Server) each(ids []string, ask func(id string) (accepted bool, err erro
 		})
 	}
 	_ = group.Wait() // errs has them all
-	var done []string
 	for i, id := range ids {
-		if accepted[i] {
-			done = append(done, id)
+		if accepted[i] > 0 {
+			done, sequences = append(done, id), append(sequences, accepted[i])
 		}
 	}
 	failed := slices.IndexFunc(errs, func(err error) bool { return err != nil })
 	if failed < 0 {
-		return done, nil
+		return done, sequences, nil
 	}
-	return nil, s.fail(errs[failed], "sandbox_id", ids[failed],
+	return nil, nil, s.fail(errs[failed], "sandbox_id", ids[failed],
 		"accepted_count", strconv.Itoa(len(done)), "accepted_sandbox_ids", firstIDs(done))
 }
 
-func (s *Server) askOne(ctx context.Context, id string, command lifecycle.Command, wanted func(actors.View) bool) (accepted bool, err error) {
+func (s *Server) askOne(ctx context.Context, id string, command lifecycle.Command, wanted func(actors.View) bool) (accepted uint64, err error) {
 	if ctx.Err() != nil {
-		return false, ctx.Err()
+		return 0, ctx.Err()
 	}
 	view, err := s.system.Sandbox(id)
 	if err == nil {
 		if wanted != nil && !wanted(view) || !fits(view, command) {
-			return false, nil
+			return 0, nil
 		}
 		if wanted != nil {
 			command = lifecycle.IfUnchanged{Phase: view.State.Phase, Since: view.State.ChangedAt, Then: command}
 		}
-		_, err = s.system.Request(ctx, id, command)
+		accepted, err = s.system.Request(ctx, id, command)
 	}
 	if _, refused := errors.AsType[*lifecycle.Refusal](err); refused || errors.Is(err, actors.ErrNotFound) {
-		return false, nil
+		return 0, nil
 	}
-	return err == nil, err
+	return accepted, err
 }
 
 // fits reports whether the command would change anything of the sandbox as it is now.

@@ -30,11 +30,14 @@ func TestPartialFailure(t *testing.T) {
 				want = append(want, id)
 			}
 		}
-		_, err := s.each(ids, func(id string) (bool, error) {
+		_, _, err := s.each(ids, func(id string) (uint64, error) {
 			if id == ids[1] {
-				return false, fmt.Errorf("%w: disk", persist.ErrNoSpace)
+				return 0, fmt.Errorf("%w: disk", persist.ErrNoSpace)
 			}
-			return accepts(id), nil
+			if !accepts(id) {
+				return 0, nil
+			}
+			return 1, nil
 		})
 		st := status.Convert(shortened(err))
 		info := st.Details()[0].(*errdetails.ErrorInfo)

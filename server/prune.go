@@ -43,7 +43,7 @@ func (s *Server) Prune(ctx context.Context, req *agboxv1.PruneRequest) (*agboxv1
 				response.SandboxIds = append(response.SandboxIds, view.State.SandboxID)
 			}
 		}
-	} else if response.SandboxIds, err = s.askEach(ctx, views, remove, old); err != nil {
+	} else if response.SandboxIds, _, err = s.askEach(ctx, views, remove, old); err != nil {
 		return nil, err
 	}
 	if req.Snapshots {

@@ -228,14 +228,15 @@ func (s *Server) DeleteSandbox(ctx context.Context, req *agboxv1.DeleteSandboxRe
 }
 
 func (s *Server) request(ctx context.Context, id string, command lifecycle.Command) (*agboxv1.AcceptedResponse, error) {
-	if _, err := s.system.Request(ctx, id, command); err != nil {
+	sequence, err := s.system.Request(ctx, id, command)
+	if err != nil {
 		return nil, s.fail(err, "sandbox_id", id)
 	}
-	return &agboxv1.AcceptedResponse{Accepted: true}, nil
+	return &agboxv1.AcceptedResponse{Accepted: true, EventSequence: &sequence}, nil
 }
 
 func (s *Server) DeleteSandboxes(ctx context.Context, req *agboxv1.DeleteSandboxesRequest) (*agboxv1.DeleteSandboxesResponse, error) {
-	ids, err := s.bulk(ctx, req.LabelSelector, req.States, lifecycle.Delete{Reason: lifecycle.ReasonDeleteRequested})
+	ids, _, err := s.bulk(ctx, req.LabelSelector, req.States, lifecycle.Delete{Reason: lifecycle.ReasonDeleteRequested})
 	if err != nil {
 		return nil, err
 	}

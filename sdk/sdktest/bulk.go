@@ -33,22 +33,26 @@ func (d *Daemon) StopSandboxes(_ context.Context, req *agboxv1.StopSandboxesRequ
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	reason := &agboxv1.SandboxPhaseDetails{Reason: "stop_requested", Force: req.GetForce(), Grace: req.GetGrace()}
+	var sequences []uint64
 	ids := d.each(req.GetLabelSelector(), only(req.GetStates(), ready), func(s *sandbox) {
 		d.append(s, phase(agboxv1.EventType_SANDBOX_STOP_REQUESTED, reason))
+		sequences = append(sequences, s.handle.LastEventSequence)
 		d.finish(s, phase(agboxv1.EventType_SANDBOX_STOPPED, reason))
 	})
-	return &agboxv1.StopSandboxesResponse{SandboxIds: ids}, d.refusals["StopSandboxes"]
+	return &agboxv1.StopSandboxesResponse{SandboxIds: ids, EventSequences: &agboxv1.EventSequences{Values: sequences}}, d.refusals["StopSandboxes"]
 }
 
 // ResumeSandboxes makes those that are STOPPED READY again.
 func (d *Daemon) ResumeSandboxes(_ context.Context, req *agboxv1.ResumeSandboxesRequest) (*agboxv1.ResumeSandboxesResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	var sequences []uint64
 	ids := d.each(req.GetLabelSelector(), only(req.GetStates(), stopped), func(s *sandbox) {
 		d.append(s, phase(agboxv1.EventType_SANDBOX_ACCEPTED, nil))
+		sequences = append(sequences, s.handle.LastEventSequence)
 		d.start(s, s.handle.Image)
 	})
-	return &agboxv1.ResumeSandboxesResponse{SandboxIds: ids}, d.refusals["ResumeSandboxes"]
+	return &agboxv1.ResumeSandboxesResponse{SandboxIds: ids, EventSequences: &agboxv1.EventSequences{Values: sequences}}, d.refusals["ResumeSandboxes"]
 }
 
 // Prune deletes what is STOPPED or FAILED, however old it is, and knows no snapshots.

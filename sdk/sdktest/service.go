@@ -130,8 +130,13 @@ func (d *Daemon) ResumeSandbox(_ context.Context, req *agboxv1.ResumeSandboxRequ
 		return nil, wrongState(s, "resume")
 	}
 	d.append(s, phase(agboxv1.EventType_SANDBOX_ACCEPTED, nil))
+	accepted := s.accepted()
 	d.start(s, s.handle.Image)
-	return &agboxv1.AcceptedResponse{Accepted: true}, nil
+	return accepted, nil
+}
+
+func (s *sandbox) accepted() *agboxv1.AcceptedResponse {
+	return &agboxv1.AcceptedResponse{Accepted: true, EventSequence: proto.Uint64(s.handle.LastEventSequence)}
 }
 
 // StopSandbox ends what runs in a READY sandbox.
@@ -147,8 +152,9 @@ func (d *Daemon) StopSandbox(_ context.Context, req *agboxv1.StopSandboxRequest)
 	}
 	reason := &agboxv1.SandboxPhaseDetails{Reason: "stop_requested"}
 	d.append(s, phase(agboxv1.EventType_SANDBOX_STOP_REQUESTED, reason))
+	accepted := s.accepted()
 	d.finish(s, phase(agboxv1.EventType_SANDBOX_STOPPED, reason))
-	return &agboxv1.AcceptedResponse{Accepted: true}, nil
+	return accepted, nil
 }
 
 // DeleteSandbox deletes from every state.

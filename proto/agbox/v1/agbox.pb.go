@@ -3361,8 +3361,11 @@ func (x *DeleteSandboxesResponse) GetDeletedCount() uint32 {
 }
 
 type AcceptedResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Accepted      bool                   `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Accepted bool                   `protobuf:"varint,1,opt,name=accepted,proto3" json:"accepted,omitempty"`
+	// The sequence of the event that tells of the acceptance, of a request that changes a sandbox: the events after it tell
+	// how it comes out. Where nothing was left to do, the newest one's.
+	EventSequence *uint64 `protobuf:"varint,64,opt,name=event_sequence,json=eventSequence,proto3,oneof" json:"event_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3402,6 +3405,13 @@ func (x *AcceptedResponse) GetAccepted() bool {
 		return x.Accepted
 	}
 	return false
+}
+
+func (x *AcceptedResponse) GetEventSequence() uint64 {
+	if x != nil && x.EventSequence != nil {
+		return *x.EventSequence
+	}
+	return 0
 }
 
 type SubscribeSandboxEventsRequest struct {
@@ -7250,16 +7260,62 @@ func (x *StopSandboxesRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-type StopSandboxesResponse struct {
+// EventSequences are as AcceptedResponse.event_sequence, of each sandbox in the order of sandbox_ids.
+type EventSequences struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxIds    []string               `protobuf:"bytes,1,rep,name=sandbox_ids,json=sandboxIds,proto3" json:"sandbox_ids,omitempty"`
+	Values        []uint64               `protobuf:"varint,1,rep,packed,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *EventSequences) Reset() {
+	*x = EventSequences{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventSequences) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventSequences) ProtoMessage() {}
+
+func (x *EventSequences) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventSequences.ProtoReflect.Descriptor instead.
+func (*EventSequences) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *EventSequences) GetValues() []uint64 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type StopSandboxesResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	SandboxIds     []string               `protobuf:"bytes,1,rep,name=sandbox_ids,json=sandboxIds,proto3" json:"sandbox_ids,omitempty"`
+	EventSequences *EventSequences        `protobuf:"bytes,64,opt,name=event_sequences,json=eventSequences,proto3" json:"event_sequences,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
 func (x *StopSandboxesResponse) Reset() {
 	*x = StopSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7271,7 +7327,7 @@ func (x *StopSandboxesResponse) String() string {
 func (*StopSandboxesResponse) ProtoMessage() {}
 
 func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7284,12 +7340,19 @@ func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*StopSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *StopSandboxesResponse) GetSandboxIds() []string {
 	if x != nil {
 		return x.SandboxIds
+	}
+	return nil
+}
+
+func (x *StopSandboxesResponse) GetEventSequences() *EventSequences {
+	if x != nil {
+		return x.EventSequences
 	}
 	return nil
 }
@@ -7305,7 +7368,7 @@ type ResumeSandboxesRequest struct {
 
 func (x *ResumeSandboxesRequest) Reset() {
 	*x = ResumeSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7317,7 +7380,7 @@ func (x *ResumeSandboxesRequest) String() string {
 func (*ResumeSandboxesRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7330,7 +7393,7 @@ func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ResumeSandboxesRequest) GetLabelSelector() map[string]string {
@@ -7348,15 +7411,16 @@ func (x *ResumeSandboxesRequest) GetStates() []SandboxState {
 }
 
 type ResumeSandboxesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxIds    []string               `protobuf:"bytes,1,rep,name=sandbox_ids,json=sandboxIds,proto3" json:"sandbox_ids,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	SandboxIds     []string               `protobuf:"bytes,1,rep,name=sandbox_ids,json=sandboxIds,proto3" json:"sandbox_ids,omitempty"`
+	EventSequences *EventSequences        `protobuf:"bytes,64,opt,name=event_sequences,json=eventSequences,proto3" json:"event_sequences,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ResumeSandboxesResponse) Reset() {
 	*x = ResumeSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7368,7 +7432,7 @@ func (x *ResumeSandboxesResponse) String() string {
 func (*ResumeSandboxesResponse) ProtoMessage() {}
 
 func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7381,12 +7445,19 @@ func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ResumeSandboxesResponse) GetSandboxIds() []string {
 	if x != nil {
 		return x.SandboxIds
+	}
+	return nil
+}
+
+func (x *ResumeSandboxesResponse) GetEventSequences() *EventSequences {
+	if x != nil {
+		return x.EventSequences
 	}
 	return nil
 }
@@ -7409,7 +7480,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7421,7 +7492,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7434,7 +7505,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *PruneRequest) GetLabelSelector() map[string]string {
@@ -7482,7 +7553,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7494,7 +7565,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7507,7 +7578,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *PruneResponse) GetSandboxIds() []string {
@@ -7532,7 +7603,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7544,7 +7615,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7557,7 +7628,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
 }
 
 type DoctorResponse struct {
@@ -7569,7 +7640,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7581,7 +7652,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7594,7 +7665,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -7618,7 +7689,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7630,7 +7701,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7643,7 +7714,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Finding) GetCheck() string {
@@ -7685,7 +7756,7 @@ type WatchStatsRequest struct {
 
 func (x *WatchStatsRequest) Reset() {
 	*x = WatchStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7697,7 +7768,7 @@ func (x *WatchStatsRequest) String() string {
 func (*WatchStatsRequest) ProtoMessage() {}
 
 func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7710,7 +7781,7 @@ func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
@@ -7738,7 +7809,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7750,7 +7821,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7763,7 +7834,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -7791,7 +7862,7 @@ type SandboxChangesRequest struct {
 
 func (x *SandboxChangesRequest) Reset() {
 	*x = SandboxChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7803,7 +7874,7 @@ func (x *SandboxChangesRequest) String() string {
 func (*SandboxChangesRequest) ProtoMessage() {}
 
 func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7816,7 +7887,7 @@ func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesRequest.ProtoReflect.Descriptor instead.
 func (*SandboxChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *SandboxChangesRequest) GetSandboxId() string {
@@ -7844,7 +7915,7 @@ type SandboxChangesResponse struct {
 
 func (x *SandboxChangesResponse) Reset() {
 	*x = SandboxChangesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7856,7 +7927,7 @@ func (x *SandboxChangesResponse) String() string {
 func (*SandboxChangesResponse) ProtoMessage() {}
 
 func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7869,7 +7940,7 @@ func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesResponse.ProtoReflect.Descriptor instead.
 func (*SandboxChangesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SandboxChangesResponse) GetMount() *ChangedMount {
@@ -7898,7 +7969,7 @@ type ChangedMount struct {
 
 func (x *ChangedMount) Reset() {
 	*x = ChangedMount{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7910,7 +7981,7 @@ func (x *ChangedMount) String() string {
 func (*ChangedMount) ProtoMessage() {}
 
 func (x *ChangedMount) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7923,7 +7994,7 @@ func (x *ChangedMount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedMount.ProtoReflect.Descriptor instead.
 func (*ChangedMount) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ChangedMount) GetTarget() string {
@@ -7976,7 +8047,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7988,7 +8059,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8001,7 +8072,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Change) GetPath() string {
@@ -8099,7 +8170,7 @@ type DownloadChangesRequest struct {
 
 func (x *DownloadChangesRequest) Reset() {
 	*x = DownloadChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8111,7 +8182,7 @@ func (x *DownloadChangesRequest) String() string {
 func (*DownloadChangesRequest) ProtoMessage() {}
 
 func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8124,7 +8195,7 @@ func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadChangesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *DownloadChangesRequest) GetSandboxId() string {
@@ -8456,9 +8527,11 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
 	"\x17DeleteSandboxesResponse\x12.\n" +
 	"\x13deleted_sandbox_ids\x18\x01 \x03(\tR\x11deletedSandboxIds\x12#\n" +
-	"\rdeleted_count\x18\x02 \x01(\rR\fdeletedCount\".\n" +
+	"\rdeleted_count\x18\x02 \x01(\rR\fdeletedCount\"m\n" +
 	"\x10AcceptedResponse\x12\x1a\n" +
-	"\baccepted\x18\x01 \x01(\bR\baccepted\"\x9d\x01\n" +
+	"\baccepted\x18\x01 \x01(\bR\baccepted\x12*\n" +
+	"\x0eevent_sequence\x18@ \x01(\x04H\x00R\reventSequence\x88\x01\x01B\x11\n" +
+	"\x0f_event_sequence\"\x9d\x01\n" +
 	"\x1dSubscribeSandboxEventsRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12#\n" +
@@ -8763,19 +8836,23 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x1a@\n" +
 	"\x12LabelSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"8\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"(\n" +
+	"\x0eEventSequences\x12\x16\n" +
+	"\x06values\x18\x01 \x03(\x04R\x06values\"{\n" +
 	"\x15StopSandboxesResponse\x12\x1f\n" +
 	"\vsandbox_ids\x18\x01 \x03(\tR\n" +
-	"sandboxIds\"\xe6\x01\n" +
+	"sandboxIds\x12A\n" +
+	"\x0fevent_sequences\x18@ \x01(\v2\x18.agbox.v1.EventSequencesR\x0eeventSequences\"\xe6\x01\n" +
 	"\x16ResumeSandboxesRequest\x12Z\n" +
 	"\x0elabel_selector\x18\x01 \x03(\v23.agbox.v1.ResumeSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x12.\n" +
 	"\x06states\x18\x02 \x03(\x0e2\x16.agbox.v1.SandboxStateR\x06states\x1a@\n" +
 	"\x12LabelSelectorEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\":\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"}\n" +
 	"\x17ResumeSandboxesResponse\x12\x1f\n" +
 	"\vsandbox_ids\x18\x01 \x03(\tR\n" +
-	"sandboxIds\"\xc3\x02\n" +
+	"sandboxIds\x12A\n" +
+	"\x0fevent_sequences\x18@ \x01(\v2\x18.agbox.v1.EventSequencesR\x0eeventSequences\"\xc3\x02\n" +
 	"\fPruneRequest\x12P\n" +
 	"\x0elabel_selector\x18\x01 \x03(\v2).agbox.v1.PruneRequest.LabelSelectorEntryR\rlabelSelector\x12.\n" +
 	"\x06states\x18\x02 \x03(\x0e2\x16.agbox.v1.SandboxStateR\x06states\x128\n" +
@@ -8964,7 +9041,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 131)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -9068,50 +9145,51 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*DeleteSnapshotResponse)(nil),        // 99: agbox.v1.DeleteSnapshotResponse
 	(*ForkSandboxRequest)(nil),            // 100: agbox.v1.ForkSandboxRequest
 	(*StopSandboxesRequest)(nil),          // 101: agbox.v1.StopSandboxesRequest
-	(*StopSandboxesResponse)(nil),         // 102: agbox.v1.StopSandboxesResponse
-	(*ResumeSandboxesRequest)(nil),        // 103: agbox.v1.ResumeSandboxesRequest
-	(*ResumeSandboxesResponse)(nil),       // 104: agbox.v1.ResumeSandboxesResponse
-	(*PruneRequest)(nil),                  // 105: agbox.v1.PruneRequest
-	(*PruneResponse)(nil),                 // 106: agbox.v1.PruneResponse
-	(*DoctorRequest)(nil),                 // 107: agbox.v1.DoctorRequest
-	(*DoctorResponse)(nil),                // 108: agbox.v1.DoctorResponse
-	(*Finding)(nil),                       // 109: agbox.v1.Finding
-	(*WatchStatsRequest)(nil),             // 110: agbox.v1.WatchStatsRequest
-	(*SandboxStats)(nil),                  // 111: agbox.v1.SandboxStats
-	(*SandboxChangesRequest)(nil),         // 112: agbox.v1.SandboxChangesRequest
-	(*SandboxChangesResponse)(nil),        // 113: agbox.v1.SandboxChangesResponse
-	(*ChangedMount)(nil),                  // 114: agbox.v1.ChangedMount
-	(*Change)(nil),                        // 115: agbox.v1.Change
-	(*DownloadChangesRequest)(nil),        // 116: agbox.v1.DownloadChangesRequest
-	nil,                                   // 117: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 118: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 119: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 120: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 121: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 122: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 123: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 124: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 125: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 126: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 127: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 128: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 129: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 130: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 131: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 132: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 133: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 134: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 135: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 136: google.protobuf.Timestamp
+	(*EventSequences)(nil),                // 102: agbox.v1.EventSequences
+	(*StopSandboxesResponse)(nil),         // 103: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 104: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 105: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 106: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 107: agbox.v1.PruneResponse
+	(*DoctorRequest)(nil),                 // 108: agbox.v1.DoctorRequest
+	(*DoctorResponse)(nil),                // 109: agbox.v1.DoctorResponse
+	(*Finding)(nil),                       // 110: agbox.v1.Finding
+	(*WatchStatsRequest)(nil),             // 111: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 112: agbox.v1.SandboxStats
+	(*SandboxChangesRequest)(nil),         // 113: agbox.v1.SandboxChangesRequest
+	(*SandboxChangesResponse)(nil),        // 114: agbox.v1.SandboxChangesResponse
+	(*ChangedMount)(nil),                  // 115: agbox.v1.ChangedMount
+	(*Change)(nil),                        // 116: agbox.v1.Change
+	(*DownloadChangesRequest)(nil),        // 117: agbox.v1.DownloadChangesRequest
+	nil,                                   // 118: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 119: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 120: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 121: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 122: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 123: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 124: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 125: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 126: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 127: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 128: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 129: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 130: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 131: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 132: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 133: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 134: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 135: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 136: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 137: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	7,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
 	7,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	135, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	135, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	135, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	135, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	117, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	136, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	136, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	136, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	136, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	118, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	9,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	11,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	14,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -9119,90 +9197,90 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	8,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	10,  // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	118, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	119, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	135, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	119, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	120, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	136, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	12,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	11,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	13,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	120, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	135, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	121, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	136, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	16,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	17,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	135, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	135, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	136, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	136, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	10,  // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	121, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	136, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	136, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	122, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	137, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	137, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	19,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	136, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	136, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	136, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	137, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	137, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	137, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	19,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	135, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	136, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	136, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	135, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	136, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	136, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	136, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	136, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	136, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	137, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	137, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	136, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	137, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	137, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	137, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	137, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	136, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	136, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	137, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	137, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	23,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	135, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	135, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	136, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	136, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	136, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	137, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
 	20,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
 	22,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
 	24,  // 56: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
 	21,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
 	2,   // 58: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	122, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	136, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	136, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	123, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	137, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	137, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
 	23,  // 62: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
 	15,  // 63: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
 	18,  // 64: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	18,  // 65: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	123, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	124, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
 	0,   // 67: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	18,  // 68: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	135, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	124, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	136, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	125, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
 	0,   // 71: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	125, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	135, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	126, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	136, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
 	41,  // 74: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
 	26,  // 75: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	26,  // 76: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	135, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	135, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	135, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	136, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	136, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	136, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
 	18,  // 80: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	0,   // 81: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	135, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	136, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
 	18,  // 83: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	135, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	136, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
 	26,  // 85: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	2,   // 86: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
 	26,  // 87: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	136, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	126, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	137, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	127, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	0,   // 90: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	65,  // 91: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	136, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	135, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	127, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	137, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	136, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	128, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
 	68,  // 95: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	136, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	136, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	137, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	137, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
 	18,  // 98: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	75,  // 99: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
 	41,  // 100: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
@@ -9211,133 +9289,135 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	61,  // 103: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
 	26,  // 104: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
 	80,  // 105: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	136, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	137, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	84,  // 107: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
 	84,  // 108: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	128, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	136, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	129, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	137, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	15,  // 111: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	129, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	130, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
 	93,  // 113: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	130, // 114: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	131, // 114: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
 	93,  // 115: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
 	15,  // 116: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	131, // 117: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	132, // 117: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
 	0,   // 118: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	135, // 119: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	132, // 120: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	0,   // 121: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	133, // 122: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
-	0,   // 123: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	135, // 124: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	109, // 125: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
-	3,   // 126: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
-	134, // 127: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	135, // 128: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	65,  // 129: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	114, // 130: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
-	115, // 131: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
-	136, // 132: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
-	136, // 133: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
-	4,   // 134: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	27,  // 135: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	29,  // 136: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	31,  // 137: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	33,  // 138: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	34,  // 139: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	35,  // 140: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	36,  // 141: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	39,  // 142: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	40,  // 143: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	43,  // 144: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	44,  // 145: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	46,  // 146: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	48,  // 147: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	49,  // 148: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	50,  // 149: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	51,  // 150: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	53,  // 151: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	55,  // 152: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	57,  // 153: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	58,  // 154: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	60,  // 155: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	62,  // 156: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	63,  // 157: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	66,  // 158: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	107, // 159: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
-	69,  // 160: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	71,  // 161: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	73,  // 162: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	74,  // 163: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	77,  // 164: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	79,  // 165: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	82,  // 166: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	85,  // 167: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	87,  // 168: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	89,  // 169: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	91,  // 170: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	94,  // 171: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	96,  // 172: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	98,  // 173: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	100, // 174: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	101, // 175: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	103, // 176: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	105, // 177: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	110, // 178: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	112, // 179: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
-	116, // 180: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
-	5,   // 181: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	28,  // 182: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	30,  // 183: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	32,  // 184: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	38,  // 185: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 186: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 187: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 188: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	25,  // 189: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	42,  // 190: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	38,  // 191: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	45,  // 192: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	47,  // 193: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	38,  // 194: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 195: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 196: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	52,  // 197: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	54,  // 198: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	56,  // 199: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	38,  // 200: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	59,  // 201: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	61,  // 202: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	25,  // 203: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	64,  // 204: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	67,  // 205: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	108, // 206: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
-	70,  // 207: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	72,  // 208: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	38,  // 209: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	76,  // 210: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	78,  // 211: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	81,  // 212: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	83,  // 213: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	86,  // 214: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	88,  // 215: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	90,  // 216: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	92,  // 217: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	95,  // 218: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	97,  // 219: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	99,  // 220: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	28,  // 221: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	102, // 222: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	104, // 223: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	106, // 224: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	111, // 225: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	113, // 226: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
-	83,  // 227: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
-	181, // [181:228] is the sub-list for method output_type
-	134, // [134:181] is the sub-list for method input_type
-	134, // [134:134] is the sub-list for extension type_name
-	134, // [134:134] is the sub-list for extension extendee
-	0,   // [0:134] is the sub-list for field type_name
+	136, // 119: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	102, // 120: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	133, // 121: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	0,   // 122: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	102, // 123: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	134, // 124: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	0,   // 125: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
+	136, // 126: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	110, // 127: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
+	3,   // 128: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
+	135, // 129: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	136, // 130: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	65,  // 131: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	115, // 132: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
+	116, // 133: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
+	137, // 134: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	137, // 135: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	4,   // 136: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	27,  // 137: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	29,  // 138: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	31,  // 139: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	33,  // 140: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	34,  // 141: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	35,  // 142: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	36,  // 143: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	39,  // 144: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	40,  // 145: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	43,  // 146: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	44,  // 147: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	46,  // 148: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	48,  // 149: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	49,  // 150: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	50,  // 151: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	51,  // 152: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	53,  // 153: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	55,  // 154: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	57,  // 155: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	58,  // 156: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	60,  // 157: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	62,  // 158: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	63,  // 159: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	66,  // 160: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	108, // 161: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
+	69,  // 162: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	71,  // 163: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	73,  // 164: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	74,  // 165: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	77,  // 166: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	79,  // 167: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	82,  // 168: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	85,  // 169: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	87,  // 170: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	89,  // 171: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	91,  // 172: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	94,  // 173: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	96,  // 174: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	98,  // 175: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	100, // 176: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	101, // 177: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	104, // 178: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	106, // 179: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	111, // 180: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	113, // 181: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
+	117, // 182: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
+	5,   // 183: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	28,  // 184: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	30,  // 185: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	32,  // 186: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	38,  // 187: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 188: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 189: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 190: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	25,  // 191: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	42,  // 192: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	38,  // 193: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	45,  // 194: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	47,  // 195: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	38,  // 196: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 197: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 198: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	52,  // 199: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	54,  // 200: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	56,  // 201: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	38,  // 202: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	59,  // 203: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	61,  // 204: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	25,  // 205: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	64,  // 206: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	67,  // 207: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	109, // 208: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
+	70,  // 209: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	72,  // 210: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	38,  // 211: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	76,  // 212: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	78,  // 213: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	81,  // 214: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	83,  // 215: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	86,  // 216: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	88,  // 217: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	90,  // 218: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	92,  // 219: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	95,  // 220: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	97,  // 221: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	99,  // 222: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	28,  // 223: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	103, // 224: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	105, // 225: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	107, // 226: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	112, // 227: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	114, // 228: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	83,  // 229: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	183, // [183:230] is the sub-list for method output_type
+	136, // [136:183] is the sub-list for method input_type
+	136, // [136:136] is the sub-list for extension type_name
+	136, // [136:136] is the sub-list for extension extendee
+	0,   // [0:136] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -9351,6 +9431,7 @@ func file_agbox_v1_agbox_proto_init() {
 		(*SandboxEvent_Service)(nil),
 		(*SandboxEvent_Command)(nil),
 	}
+	file_agbox_v1_agbox_proto_msgTypes[34].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[42].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[56].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[70].OneofWrappers = []any{
@@ -9378,7 +9459,7 @@ func file_agbox_v1_agbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   131,
+			NumMessages:   132,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
