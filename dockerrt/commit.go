@@ -26,14 +26,14 @@ import (
 // agbox-init as the entrypoint, our labels, the sandbox's variables. So it gives the layers only, and the image proper is
 // loaded as a configuration of these layers, which the engine has. An engine that cannot do that, such as one with
 // containerd's image store, keeps the mixture; what is in there beyond base, every sandbox sets anew.
-func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, base dockerimage.InspectResponse, image string, labels map[string]string) (size uint64, err error) {
+func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, base dockerimage.InspectResponse, created time.Time, image string, labels map[string]string) (size uint64, err error) {
 	// A name of its own: an engine that finishes what a dead daemon asked for takes none from this one.
 	name := halfMade(image) + uuid.NewString()[:8]
 	rough, err := d.api.ContainerCommit(ctx, primary.ID, container.CommitOptions{Reference: name, Pause: true, Config: mixture(primary, base, labels)})
 	if err != nil {
 		return 0, fmt.Errorf("cannot commit container %s: %w", primary.Name, err)
 	}
-	size, err = d.load(ctx, rough.ID, base, image, labels)
+	size, err = d.load(ctx, rough.ID, base, created, image, labels)
 	if err != nil {
 		d.log.Info("a snapshot keeps the configuration of its container", "image", image, "reason", err)
 		if err = d.api.ImageTag(ctx, rough.ID, image); err == nil {
@@ -110,14 +110,14 @@ type imageConfig struct {
 }
 
 // load gives the engine an image of layers that it has, and returns its size.
-func (d *Docker) load(ctx context.Context, rough string, base dockerimage.InspectResponse, image string, labels map[string]string) (uint64, error) {
+func (d *Docker) load(ctx context.Context, rough string, base dockerimage.InspectResponse, created time.Time, image string, labels map[string]string) (uint64, error) {
 	layers, err := d.api.ImageInspect(ctx, rough)
 	if err != nil {
 		return 0, fmt.Errorf("cannot inspect image %s: %w", rough, err)
 	}
 	config := valueOf(base.Config)
 	config.Labels = ownLabels(config.Labels, labels)
-	document := imageConfig{Created: time.Now().UTC(), Author: base.Author, Architecture: base.Architecture, Variant: base.Variant,
+	document := imageConfig{Created: created, Author: base.Author, Architecture: base.Architecture, Variant: base.Variant,
 		OS: base.Os, OSVersion: base.OsVersion, Config: config}
 	document.RootFS.Type, document.RootFS.DiffIDs = layers.RootFS.Type, layers.RootFS.Layers
 	archive, err := loadable(image, document)

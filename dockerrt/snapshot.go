@@ -104,7 +104,7 @@ func (d *Docker) createSnapshot(ctx context.Context, want runtime.Snapshot) (run
 	if err := d.layout.keepSpec(image, want.Spec); err != nil {
 		return want, err
 	}
-	if want.SizeBytes, err = d.commit(ctx, primary, base, image, labels); err != nil {
+	if want.SizeBytes, err = d.commit(ctx, primary, base, want.CreatedAt.AsTime(), image, labels); err != nil {
 		return want, errors.Join(err, d.layout.dropSpec(image))
 	}
 	return want, nil
@@ -294,9 +294,7 @@ func (d *Docker) inventorySnapshots(ctx context.Context, objects map[string]bool
 		name := d.SnapshotImage(image.Labels[labelSnapshotID])
 		for _, tag := range image.RepoTags {
 			if earlier && strings.HasPrefix(tag, halfMade(name)) {
-				err := d.removeImage(ctx, tag)
-				d.log.Warn("audit: image removed", "image", tag, "sandbox_id", image.Labels[labelSnapshotSandbox],
-					"reason", "its snapshot was never completed", "error", err)
+				d.discard(ctx, tag, image, "its snapshot was never completed")
 			}
 		}
 		kept[name] = true
@@ -304,5 +302,32 @@ func (d *Docker) inventorySnapshots(ctx context.Context, objects map[string]bool
 			objects[fork] = objects[fork] || earlier
 		}
 	}
+	// An engine lists none from which another was made, such as those that are gone now.
+	if images, err = d.snapshotImages(ctx); err != nil {
+		return err
+	}
+	for _, image := range images {
+		if d.deleted(ctx, image) {
+			d.discard(ctx, image.ID, image, "its snapshot was deleted while others depended on it")
+		}
+	}
 	return d.layout.dropSpecs(kept, d.config.Started)
+}
+
+func (d *Docker) discard(ctx context.Context, name string, image dockerimage.Summary, reason string) {
+	err := d.removeImage(ctx, name)
+	d.log.Warn("audit: image removed", "image", name, "sandbox_id", image.Labels[labelSnapshotSandbox], "reason", reason, "error", err)
+}
+
+// deleted reports whether the image is that of a snapshot which was deleted: an engine takes the name of an image that another was
+// made from, and keeps the image. What is unnamed because a load is just making it is no such one. What somebody made of a
+// snapshot has its labels, and was not made when they say.
+func (d *Docker) deleted(ctx context.Context, image dockerimage.Summary) bool {
+	made, err := time.Parse(time.RFC3339Nano, image.Labels[labelSnapshotCreated])
+	loading := image.Labels[labelSnapshotOwner] == d.owner() && time.Since(made) < snapshotTime
+	if err != nil || loading || slices.ContainsFunc(image.RepoTags, func(tag string) bool { return tag != "<none>:<none>" }) {
+		return false
+	}
+	found, err := d.api.ImageInspect(ctx, image.ID)
+	return err == nil && found.Created == image.Labels[labelSnapshotCreated]
 }

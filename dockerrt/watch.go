@@ -67,6 +67,7 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher runtime.W
 	defer cancel()
 	filter := filters.NewArgs(
 		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("type", string(events.NetworkEventType)),
+		filters.Arg("type", string(events.ImageEventType)), filters.Arg("event", string(events.ActionTag)),
 		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionCreate)),
 		filters.Arg("event", string(events.ActionHealthStatus)), filters.Arg("event", string(events.ActionDisconnect)),
 	)
@@ -89,6 +90,13 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher runtime.W
 
 func (d *Docker) deliver(m events.Message, watcher runtime.Watcher) {
 	labels := m.Actor.Attributes
+	if m.Type == events.ImageEventType {
+		// An engine goes on with what a dead daemon asked for, and nobody else looks for that.
+		if strings.HasPrefix(labels["name"], halfMadePrefix) && labels[labelSnapshotInstance] == d.config.Instance && labels[labelSnapshotOwner] != d.owner() {
+			watcher.Missed()
+		}
+		return
+	}
 	if m.Type == events.NetworkEventType {
 		switch id, ours := strings.CutPrefix(labels["name"], networkPrefix); {
 		case !ours:
