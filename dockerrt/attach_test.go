@@ -97,7 +97,8 @@ func TestCouldNotLook(t *testing.T) {
 	d := s.start()
 	id, spec := s.config.Instance, &agboxv1.CreateSpec{Image: dockertest.TinyImage(t, s.engine, dockertest.Busybox)}
 	s.sandbox(d, id, spec)
-	for _, calls := range []string{`/containers/json$`, `/containers/[0-9a-f]+/json$`} {
+	served := &agboxv1.CreateSpec{Image: spec.Image, OptionalServices: []*agboxv1.ServiceSpec{{Name: "other", Image: spec.Image}}}
+	for calls, spec := range map[string]*agboxv1.CreateSpec{`/containers/json$`: served, `/containers/[0-9a-f]+/json$`: spec} {
 		s.use(fault(calls))
 		if seen, err := d.Observe(t.Context(), id, spec); err == nil {
 			t.Errorf("with %s refused it is seen as %+v", calls, seen)

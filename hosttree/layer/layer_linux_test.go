@@ -42,7 +42,8 @@ func mounted(t *testing.T, fill func(lower string)) overlay {
 	fill(o.Lower)
 	// Only what is done to the host from here on is a conflict; times of files have steps of some milliseconds.
 	until := time.Now().Add(20 * time.Millisecond)
-	for late := false; !late; late = time.Now().After(until) {
+	for late := false; !late; {
+		late = time.Now().After(until)
 		if err := os.WriteFile(filepath.Join(dir, "made"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,15 +1,10 @@
 package exec_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"io"
 	"os"
-	"regexp"
-	"sync"
 	"testing"
-	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -26,7 +21,7 @@ func TestAttachTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	screen := newScreen()
+	screen := servertest.NewScreen()
 	a, err := client.AttachExec(t.Context(), exec.ID, sdk.WithOutputFrom(0, 0), sdk.WithOutput(screen, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -34,14 +29,14 @@ func TestAttachTerminal(t *testing.T) {
 	if !a.Exec().Terminal {
 		t.Errorf("got %+v", a.Exec())
 	}
-	screen.await(t, `\$ `)
+	screen.Await(t, `\$ `)
 	typeIn(t, a, "stty size; tty\r")
-	screen.await(t, `10 40\r\n/dev/pts/\d+\r\n`)
+	screen.Await(t, `10 40\r\n/dev/pts/\d+\r\n`)
 	if err := a.Resize(33, 122); err != nil {
 		t.Fatal(err)
 	}
 	typeIn(t, a, "stty size\r")
-	screen.await(t, `33 122\r\n`)
+	screen.Await(t, `33 122\r\n`)
 	a.Detach()
 	if _, err := a.Wait(); !errors.Is(err, sdk.ErrDetached) {
 		t.Errorf("after Detach: %v", err)
@@ -58,13 +53,13 @@ func TestAttachTerminal(t *testing.T) {
 	if end, err := a.Wait(); err != nil || end.ExitCode != 5 {
 		t.Errorf("ended as %+v, %v", end, err)
 	}
-	screen.await(t, `\nagain\r\n`)
+	screen.Await(t, `\nagain\r\n`)
 	if _, err := a.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a write after the end: %v", err)
 	}
 	log, err := os.ReadFile(exec.StdoutPath)
-	if err != nil || string(log) != screen.text() {
-		t.Errorf("the log is %q, and was seen as %q, %v", log, screen.text(), err)
+	if err != nil || string(log) != screen.Text() {
+		t.Errorf("the log is %q, and was seen as %q, %v", log, screen.Text(), err)
 	}
 }
 
@@ -97,52 +92,5 @@ func typeIn(t *testing.T, a *sdk.Attachment, keys string) {
 	t.Helper()
 	if n, err := a.Write([]byte(keys)); err != nil || n != len(keys) {
 		t.Fatalf("%d of %q were typed: %v", n, keys, err)
-	}
-}
-
-// screen is what a terminal has shown.
-type screen struct {
-	mu     sync.Mutex
-	all    bytes.Buffer
-	from   int
-	change chan struct{}
-}
-
-func newScreen() *screen { return &screen{change: make(chan struct{}, 1)} }
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all.Write(p)
-	select {
-	case s.change <- struct{}{}:
-	default:
-	}
-	return len(p), nil
-}
-
-func (s *screen) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all.String()
-}
-
-// await returns once what was shown after the last call matches.
-func (s *screen) await(t *testing.T, pattern string) {
-	t.Helper()
-	form := regexp.MustCompile(pattern)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
-		text := s.text()
-		if at := form.FindStringIndex(text[s.from:]); at != nil {
-			s.from += at[1]
-			return
-		}
-		select {
-		case <-s.change:
-		case <-ctx.Done():
-			t.Fatalf("%q was not shown, but %q", pattern, text[s.from:])
-		}
 	}
 }

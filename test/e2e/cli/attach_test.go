@@ -1,8 +1,7 @@
-package main
+package cli_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/test/dockertest"
 	"github.com/agbox-dev/agbox/test/servertest"
 )
 
@@ -33,7 +32,7 @@ type cli struct {
 
 func startCLI(t *testing.T) *cli {
 	t.Helper()
-	path, err := exec.LookPath("agbox") // this very program, under another name
+	path, err := dockertest.Program("agbox", "./cmd/agbox")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +41,7 @@ func startCLI(t *testing.T) *cli {
 	if err := os.Symlink(filepath.Dir(d.Socket()), filepath.Join(dir, "agbox")); err != nil {
 		t.Fatal(err)
 	}
-	env := append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "TERM=vt100", "GORACE=atexit_sleep_ms=0")
+	env := append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "TERM=vt100")
 	return &cli{Daemon: d, t: t, env: env, path: path}
 }
 
@@ -60,11 +59,7 @@ type terminal struct {
 	tty    *os.File // held, to look at how it is set after the run
 	before unix.Termios
 	read   sync.WaitGroup
-
-	mu     sync.Mutex
-	all    bytes.Buffer
-	from   int
-	change chan struct{}
+	*servertest.Screen
 }
 
 func (c *cli) sit(rows, columns uint16, args ...string) *terminal {
@@ -76,7 +71,7 @@ func (c *cli) sit(rows, columns uint16, args ...string) *terminal {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s := &terminal{t: c.t, cmd: c.command(args...), pty: master, tty: tty, change: make(chan struct{}, 1)}
+	s := &terminal{t: c.t, cmd: c.command(args...), pty: master, tty: tty, Screen: servertest.NewScreen()}
 	s.before = s.settings()
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty
 	s.cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Setctty: true}
@@ -106,40 +101,9 @@ func (s *terminal) settings() unix.Termios {
 	return *settings
 }
 
-func (s *terminal) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all.Write(p)
-	select {
-	case s.change <- struct{}{}:
-	default:
-	}
-	return len(p), nil
-}
-
-// await returns once what was shown after the last call matches.
 func (s *terminal) await(pattern string) {
 	s.t.Helper()
-	form := regexp.MustCompile(pattern)
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
-	defer cancel()
-	for {
-		s.mu.Lock()
-		text := s.all.String()[s.from:]
-		at := form.FindStringIndex(text)
-		if at != nil {
-			s.from += at[1]
-		}
-		s.mu.Unlock()
-		if at != nil {
-			return
-		}
-		select {
-		case <-s.change:
-		case <-ctx.Done():
-			s.t.Fatalf("%q was not shown, but %q", pattern, text)
-		}
-	}
+	s.Await(s.t, pattern)
 }
 
 func (s *terminal) enter(keys string) {
@@ -163,9 +127,7 @@ func (s *terminal) leave(code int) {
 	defer stuck.Stop()
 	err := s.cmd.Wait()
 	if got := s.cmd.ProcessState.ExitCode(); got != code {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.t.Fatalf("exit code %d, want %d (%v) after %q", got, code, err, s.all.String()[s.from:])
+		s.t.Fatalf("exit code %d, want %d (%v) after %q", got, code, err, s.Text())
 	}
 	if now := s.settings(); now != s.before {
 		s.t.Errorf("the terminal is left as %+v, and was %+v", now, s.before)
@@ -174,6 +136,7 @@ func (s *terminal) leave(code int) {
 
 // TestShell: typing, window changes, detaching, attaching, and the exit code.
 func TestShell(t *testing.T) {
+	t.Parallel()
 	c := startCLI(t)
 	id := c.Create(&agboxv1.CreateSpec{})
 	s := c.sit(20, 70, "exec", id, "-it", "--exec-id", "shell", "--env", "PS1=$ ", "--", "sh")
@@ -204,6 +167,7 @@ func TestShell(t *testing.T) {
 
 // TestEditor: vi takes the whole screen, and what was typed into it is in the sandbox.
 func TestEditor(t *testing.T) {
+	t.Parallel()
 	c := startCLI(t)
 	id := c.Create(&agboxv1.CreateSpec{})
 	s := c.sit(12, 60, "exec", id, "-it", "--", "vi", "/tmp/poem")
@@ -223,6 +187,7 @@ func TestEditor(t *testing.T) {
 
 // TestTop: it draws as many lines as the window has, also after that has changed.
 func TestTop(t *testing.T) {
+	t.Parallel()
 	c := startCLI(t)
 	id := c.Create(&agboxv1.CreateSpec{})
 	for range 20 {
@@ -241,6 +206,7 @@ func TestTop(t *testing.T) {
 
 // TestPipe: input and output of a pipe, without a terminal, and how it ends.
 func TestPipe(t *testing.T) {
+	t.Parallel()
 	c := startCLI(t)
 	id := c.Create(&agboxv1.CreateSpec{})
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 1<<18)
@@ -274,7 +240,7 @@ func TestPipe(t *testing.T) {
 
 	cmd = c.command("exec", id, "-it", "--", "sh")
 	out, _ = cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "-t needs a terminal") {
+	if cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "-t needs a terminal") {
 		t.Errorf("without a terminal: %v, %s", cmd.ProcessState, out)
 	}
 	out, _ = c.command("attach", "never-was").CombinedOutput()
