@@ -29,9 +29,11 @@ type sandboxLink struct {
 	running chan struct{} // closed once the container was started
 	once    sync.Once
 
-	mu      sync.Mutex
-	first   process // the container's, once known
-	bounded process // the first one whose terminals are bounded
+	verifying chan struct{} // one token: whose peer is looked at; one at a time asks the engine
+	bounded   process       // the first one whose terminals are bounded; of whoever verifies
+
+	mu    sync.Mutex
+	first process // the container's, once known
 }
 
 // found says which process is the container's first one, where that is known already.
@@ -40,9 +42,19 @@ func (l *sandboxLink) found(pid int) {
 	if err != nil {
 		return // it has ended
 	}
+	l.setFirst(first)
+}
+
+func (l *sandboxLink) setFirst(first process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.first = first
+}
+
+func (l *sandboxLink) firstKnown() process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first
 }
 
 func (l *sandboxLink) started() { l.once.Do(func() { close(l.running) }) }
@@ -76,7 +88,7 @@ func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
 	if err := d.layout.make(sandboxID); err != nil {
 		return nil, fmt.Errorf("cannot make the sandbox's directories: %w", err)
 	}
-	l := &sandboxLink{running: make(chan struct{})}
+	l := &sandboxLink{running: make(chan struct{}), verifying: make(chan struct{}, 1)}
 	relayed := d.layout.relayed(sandboxID)
 	verify := func(ctx context.Context, pid int) error {
 		if relayed {
@@ -126,9 +138,14 @@ func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, p
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.first.alive() {
+	select {
+	case l.verifying <- struct{}{}:
+		defer func() { <-l.verifying }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	first := l.firstKnown()
+	if !first.alive() {
 		found, err := d.inspectPrimary(ctx, sandboxID)
 		if err != nil {
 			return err
@@ -136,18 +153,19 @@ func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, p
 		if found.State == nil || !found.State.Running {
 			return fmt.Errorf("container %s is not running", primaryName(sandboxID))
 		}
-		if l.first, err = processOf(found.State.Pid); err != nil {
+		if first, err = processOf(found.State.Pid); err != nil {
 			return err
 		}
+		l.setFirst(first)
 	}
-	if peer, err := processOf(pid); err != nil || peer != l.first {
-		return fmt.Errorf("the first process of %s is %d", primaryName(sandboxID), l.first.pid)
+	if peer, err := processOf(pid); err != nil || peer != first {
+		return fmt.Errorf("the first process of %s is %d", primaryName(sandboxID), first.pid)
 	}
-	if l.bounded != l.first { // before anything but agbox-init runs there
-		if err := boundTerminals(l.first.pid); err != nil && !errors.Is(err, os.ErrPermission) {
+	if l.bounded != first { // before anything but agbox-init runs there
+		if err := boundTerminals(first.pid); err != nil && !errors.Is(err, os.ErrPermission) {
 			d.log.Warn("a sandbox may take all terminals that the host has", "sandbox_id", sandboxID, "error", err)
 		}
-		l.bounded = l.first
+		l.bounded = first
 	}
 	return nil
 }
