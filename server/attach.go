@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
@@ -44,11 +43,11 @@ func (s *Server) AttachExec(stream attachStream) error {
 	}
 	owner, err := s.system.ExecOwner(start.ExecId)
 	if err != nil {
-		return s.fail(err, "exec_id", start.ExecId)
+		return err
 	}
 	exec, err := s.db.Exec(owner, start.ExecId)
 	if err != nil {
-		return s.fail(err, "exec_id", start.ExecId)
+		return err
 	}
 	a := &attachment{server: s, stream: stream, input: newInput(stream.Context(), s, owner, exec.Request)}
 	a.follower = s.followExec(stream, owner, start.ExecId)
@@ -81,9 +80,7 @@ func (s *Server) attachStart(stream attachStream, messages <-chan received) (*ag
 	select {
 	case first = <-messages:
 	case <-stream.Context().Done():
-		return nil, s.fail(stream.Context().Err())
-	case <-s.closing:
-		return nil, s.fail(actors.ErrShuttingDown)
+		return nil, stream.Context().Err()
 	}
 	if start := first.message.GetStart(); start != nil {
 		return start, nil
@@ -91,7 +88,7 @@ func (s *Server) attachStart(stream attachStream, messages <-chan received) (*ag
 	if first.err != nil && !errors.Is(first.err, io.EOF) {
 		return nil, first.err
 	}
-	return nil, s.fail(&spec.Error{Reason: reasonAttachMessage, Field: "start", Message: "the first message must be this one, with the exec's id"})
+	return nil, &spec.Error{Reason: reasonAttachMessage, Field: "start", Message: "the first message must be this one, with the exec's id"}
 }
 
 // attachment is one client of one exec. It belongs to the goroutine that serves the call.
@@ -144,7 +141,7 @@ func (a *attachment) read(path string, offset *uint64, response func(*agboxv1.Ex
 		return nil
 	}
 	if err := t.beforeEnd(0); err != nil {
-		return a.follower.fail(err)
+		return err
 	}
 	return nil
 }
@@ -163,15 +160,12 @@ func (a *attachment) serve(messages <-chan received) error {
 	err := a.follower.follow()
 	a.input.stop()
 	writer.Wait()
-	if a.stream.Context().Err() != nil {
-		return err
-	}
 	if failure := a.tell(); err != nil || failure != nil {
 		return cmp.Or(err, failure)
 	}
 	exec, err := a.server.db.Exec(a.input.sandboxID, a.input.execID)
 	if err != nil {
-		return a.follower.fail(err)
+		return err
 	}
 	return a.stream.Send(&agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Ended{Ended: a.server.status(exec)}})
 }

@@ -13,7 +13,7 @@ import (
 func (s *Server) Backup(_ *agboxv1.BackupRequest, stream grpc.ServerStreamingServer[agboxv1.BackupChunk]) error {
 	spool, err := s.db.Spool()
 	if err != nil {
-		return s.fail(err)
+		return err
 	}
 	defer spool.Close()
 	for {
@@ -22,7 +22,7 @@ func (s *Server) Backup(_ *agboxv1.BackupRequest, stream grpc.ServerStreamingSer
 		if errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return s.fail(err)
+			return err
 		}
 		if err := stream.Send(&agboxv1.BackupChunk{Data: chunk[:n]}); err != nil {
 			return err

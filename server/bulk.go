@@ -25,7 +25,7 @@ const maxAcceptedIDs = 768
 
 func (s *Server) StopSandboxes(ctx context.Context, req *agboxv1.StopSandboxesRequest) (*agboxv1.StopSandboxesResponse, error) {
 	if err := spec.ValidateDuration("grace", req.Grace); err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	stop := lifecycle.Stop{Reason: lifecycle.ReasonStopRequested, Force: req.Force}
 	if req.Grace != nil {
@@ -51,14 +51,14 @@ func (s *Server) ResumeSandboxes(ctx context.Context, req *agboxv1.ResumeSandbox
 // those that accepted, newest first, each with the sequence that System.Request returns.
 func (s *Server) bulk(ctx context.Context, labels map[string]string, states []lifecycle.Phase, command lifecycle.Command) (ids []string, sequences []uint64, err error) {
 	if err := spec.ValidateSelector("label_selector", labels); err != nil {
-		return nil, nil, s.fail(err)
+		return nil, nil, err
 	}
 	if err := knownStates("states", states); err != nil {
-		return nil, nil, s.fail(err)
+		return nil, nil, err
 	}
 	views, err := s.matching(labels, states...)
 	if err != nil {
-		return nil, nil, s.fail(err)
+		return nil, nil, err
 	}
 	if len(states) == 0 {
 		return s.askEach(ctx, views, command, nil)
@@ -99,7 +99,7 @@ func (s *Server) each(ids []string, ask func(id string) (accepted uint64, err er
 	if failed < 0 {
 		return done, sequences, nil
 	}
-	return nil, nil, s.fail(errs[failed], "sandbox_id", ids[failed],
+	return nil, nil, concerning(errs[failed], "sandbox_id", ids[failed],
 		"accepted_count", strconv.Itoa(len(done)), "accepted_sandbox_ids", firstIDs(done))
 }
 

@@ -39,7 +39,7 @@ func TestPartialFailure(t *testing.T) {
 			}
 			return 1, nil
 		})
-		st := status.Convert(shortened(err))
+		st := status.Convert(s.answer(err, map[string]string{}))
 		info := st.Details()[0].(*errdetails.ErrorInfo)
 		if st.Code() != codes.ResourceExhausted || info.Reason != reasonDiskFull || info.Metadata["sandbox_id"] != ids[1] ||
 			info.Metadata["accepted_count"] != strconv.Itoa(len(want)) || proto.Size(st.Proto()) > maxStatus {

@@ -13,7 +13,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -51,7 +50,7 @@ const (
 const listedBefore = 10 * time.Millisecond
 
 func (s *Server) SandboxChanges(req *agboxv1.SandboxChangesRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxChangesResponse]) error {
-	err := s.changes(stream.Context(), req.SandboxId, "targets", req.Targets, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
+	return s.changes(stream.Context(), req.SandboxId, "targets", req.Targets, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
 		out := &changeStream{stream: stream, next: &agboxv1.SandboxChangesResponse{Mount: &agboxv1.ChangedMount{
 			Target: m.Target, Source: m.Source, ListedAt: timestamppb.New(time.Now().Add(-listedBefore))}}}
 		err := s.runtime.Changes(ctx, req.SandboxId, index, m.Source, out.add)
@@ -60,18 +59,16 @@ func (s *Server) SandboxChanges(req *agboxv1.SandboxChangesRequest, stream grpc.
 		}
 		return out.flush()
 	})
-	return s.failChanges(err, req.SandboxId)
 }
 
 func (s *Server) DownloadChanges(req *agboxv1.DownloadChangesRequest, stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]) error {
-	err := s.changes(stream.Context(), req.SandboxId, "target", []string{req.Target}, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
+	return s.changes(stream.Context(), req.SandboxId, "target", []string{req.Target}, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
 		out := bufio.NewWriterSize(&chunks{stream: stream, most: s.config.MaxTransfer}, maxLogChunk)
 		if err := s.runtime.ChangesTar(ctx, req.SandboxId, index, m.Source, out); err != nil {
 			return err
 		}
 		return out.Flush()
 	})
-	return s.failChanges(err, req.SandboxId)
 }
 
 // chunks sends what is written, in messages of maxLogChunk at most, and no more than most bytes in all, 0 for no bound: a file
@@ -120,7 +117,7 @@ func (s *Server) changes(ctx context.Context, sandboxID, field string, targets [
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		} else if err != nil {
-			return err
+			return unreadable(err, sandboxID)
 		}
 	}
 	return nil
@@ -149,7 +146,7 @@ func copyOnWrite(of *agboxv1.CreateSpec, field string, targets []string) ([]int,
 		if len(all) > 0 {
 			advice = "choose from " + strings.Join(all, ", ")
 		}
-		return nil, newStatus(codes.InvalidArgument, reasonNotCopyOnWrite,
+		return nil, refuse(codes.InvalidArgument, reasonNotCopyOnWrite,
 			fmt.Sprintf("%s: %q is not the target of a copy-on-write mount; %s", field, text.Bound(target, maxValue), advice), map[string]string{"field": field})
 	}
 	return chosen, nil
@@ -165,23 +162,18 @@ func kept(state lifecycle.State) error {
 	return nil
 }
 
-func (s *Server) failChanges(err error, sandboxID string) error {
-	ids := map[string]string{"sandbox_id": sandboxID}
-	_, said := status.FromError(err)
+// unreadable is the refusal that an error of package layer means.
+func unreadable(err error, sandboxID string) error {
 	switch {
-	case said: // nil, too
-		return err
 	case errors.Is(err, layer.ErrPrivilege):
-		return newStatus(codes.FailedPrecondition, reasonChangesPrivilege, "what a sandbox changed can be read by a daemon that runs as root only: "+
-			"run agboxd as root, or copy what is needed out with agbox cp", ids)
+		return refuse(codes.FailedPrecondition, reasonChangesPrivilege, "what a sandbox changed can be read by a daemon that runs as root only: "+
+			"run agboxd as root, or copy what is needed out with agbox cp", nil)
 	case errors.Is(err, layer.ErrUnstable):
-		return newStatus(codes.Aborted, reasonChangesUnstable, err.Error()+": pause or stop sandbox "+sandboxID+" and start again", ids)
-	case errors.Is(err, files.ErrTooLarge):
-		return s.failFile(err, sandboxID)
+		return refuse(codes.Aborted, reasonChangesUnstable, err.Error()+": pause or stop sandbox "+sandboxID+" and start again", nil)
 	case errors.Is(err, layer.ErrGone):
-		err = &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: "sandbox " + sandboxID + " has no changes: its layers were not made yet, or are gone"}
+		return &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: "sandbox " + sandboxID + " has no changes: its layers were not made yet, or are gone"}
 	}
-	return s.fail(err, "sandbox_id", sandboxID)
+	return err
 }
 
 // changeStream gathers changes into messages. The first of a mount is sent also without any.

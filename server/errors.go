@@ -13,14 +13,17 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/persist"
 	"github.com/agbox-dev/agbox/server/spec"
+	"github.com/agbox-dev/agbox/text"
 )
 
 // Domain is the ErrorInfo domain of every error status.
@@ -69,7 +72,10 @@ func (k errorKind) message(err error, ids map[string]string) string {
 	if strings.Contains(k.reason, "SNAPSHOT") {
 		id = ids["snapshot_id"]
 	}
+	refusal, worded := errors.AsType[*files.Refusal](err)
 	switch {
+	case worded:
+		return refusal.Message
 	case k.text == "":
 		return err.Error()
 	case strings.Contains(k.text, "%s"):
@@ -94,6 +100,8 @@ var kinds = []errorKind{
 		"exec %s has ended: GetExec tells how"},
 	{runtime.ErrExecNotStarted, codes.FailedPrecondition, reasonExecNotRunning,
 		"exec %s was accepted and does not run yet: try again in a moment"},
+	{files.ErrNotRunning, codes.FailedPrecondition, reasonNotReady, "sandbox %s ended meanwhile: ask again once it is READY"},
+	{errStalled, codes.DeadlineExceeded, reasonDeadline, ""},
 	{lifecycle.ErrNotFound, codes.NotFound, reasonSandboxNotFound, ""},
 	{lifecycle.ErrNotReady, codes.FailedPrecondition, reasonNotReady, ""},
 	{lifecycle.ErrInvalidState, codes.FailedPrecondition, reasonInvalidState, ""},
@@ -125,41 +133,103 @@ var kinds = []errorKind{
 		"whether the request on %s was carried out is unknown: read its state before trying again"},
 }
 
-// fail turns an error into a status with ErrorInfo. ids become metadata; they alternate keys and values.
-func (s *Server) fail(err error, ids ...string) error {
-	metadata := map[string]string{}
+// refused is a refusal in the words that clients see.
+type refused struct {
+	code            codes.Code
+	reason, message string
+	metadata        map[string]string
+}
+
+func (r *refused) Error() string { return r.message }
+
+func refuse(code codes.Code, reason, message string, metadata map[string]string) error {
+	return &refused{code, reason, message, metadata}
+}
+
+// concerned is an error about ids that its request does not name, or names otherwise.
+type concerned struct {
+	error
+	ids map[string]string
+}
+
+func (c *concerned) Unwrap() error { return c.error }
+
+// concerning takes keys and values in turn. It returns nil for nil.
+func concerning(err error, ids ...string) error {
+	if err == nil {
+		return nil
+	}
+	c := &concerned{err, map[string]string{}}
 	for i := 0; i+1 < len(ids); i += 2 {
-		if ids[i+1] != "" {
-			metadata[ids[i]] = ids[i+1]
-		}
+		c.ids[ids[i]] = ids[i+1]
+	}
+	return c
+}
+
+// answer makes a status with ErrorInfo of what a handler returned, with ids, those that the request names.
+func (s *Server) answer(err error, ids map[string]string) error {
+	if _, done := status.FromError(err); done { // nil, or of the stream itself
+		return err
+	}
+	if c, ok := errors.AsType[*concerned](err); ok {
+		maps.Copy(ids, c.ids)
+	}
+	r := s.refusal(err, ids)
+	maps.Copy(ids, r.metadata)
+	if st := newStatus(r.code, r.reason, r.message, ids); proto.Size(st.Proto()) <= maxStatus {
+		return st.Err()
+	}
+	for key, value := range ids {
+		ids[key] = text.Bound(value, maxValue)
+	}
+	return newStatus(r.code, r.reason, text.Bound(r.message, maxMessage), ids).Err()
+}
+
+func (s *Server) refusal(err error, ids map[string]string) *refused {
+	if r, ok := errors.AsType[*refused](err); ok {
+		return r
 	}
 	if invalid, ok := errors.AsType[*spec.Error](err); ok {
+		metadata := map[string]string{"field": invalid.Field}
 		maps.Copy(metadata, invalid.Metadata)
-		metadata["field"] = invalid.Field
-		return newStatus(codes.InvalidArgument, invalid.Reason, invalid.Field+": "+invalid.Message, metadata)
+		return &refused{codes.InvalidArgument, invalid.Reason, invalid.Field + ": " + invalid.Message, metadata}
+	}
+	for _, kind := range fileKinds {
+		if errors.Is(err, kind.is) {
+			return &refused{kind.code, kind.reason, kind.field + ": " + err.Error(), map[string]string{"field": kind.field}}
+		}
 	}
 	for _, kind := range kinds {
 		if errors.Is(err, kind.is) {
-			return newStatus(kind.code, kind.reason, kind.message(err, metadata), metadata)
+			return &refused{kind.code, kind.reason, kind.message(err, ids), nil}
 		}
 	}
 	s.log.Error("request failed", slog.Any("error", err))
-	return newStatus(codes.Internal, reasonInternal, "agboxd failed: "+err.Error()+": see its log", metadata)
+	return &refused{codes.Internal, reasonInternal, "agboxd failed: " + err.Error() + ": see its log", nil}
 }
 
+// A status travels in headers, twice, of which many clients take no more than 8 KiB. Where one is larger, what it repeats of a
+// request is cut.
+const (
+	maxStatus  = 2 << 10
+	maxMessage = 1 << 10
+	maxValue   = 256
+)
+
 // newStatus makes valid what message and metadata repeat of sandboxes and the engine: gRPC sends nothing else.
-func newStatus(code codes.Code, reason, message string, metadata map[string]string) error {
-	message = strings.ToValidUTF8(message, "?")
+func newStatus(code codes.Code, reason, message string, metadata map[string]string) *status.Status {
 	for key, value := range metadata {
-		metadata[key] = strings.ToValidUTF8(value, "?")
+		if metadata[key] = strings.ToValidUTF8(value, "?"); value == "" {
+			delete(metadata, key)
+		}
 	}
+	st := status.New(code, strings.ToValidUTF8(message, "?"))
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Domain: Domain, Reason: reason, Metadata: metadata}}
 	if code == codes.Unavailable {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryHint)})
 	}
-	st, err := status.New(code, message).WithDetails(details...)
-	if err != nil {
-		return status.Error(code, message)
+	if detailed, err := st.WithDetails(details...); err == nil {
+		return detailed
 	}
-	return st.Err()
+	return st
 }

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 
-	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -20,11 +19,11 @@ const chunk = 64
 func (s *Server) SubscribeSandboxEvents(req *agboxv1.SubscribeSandboxEventsRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
 	view, err := s.system.Sandbox(req.SandboxId)
 	if err != nil {
-		return s.fail(err, "sandbox_id", req.SandboxId)
+		return err
 	}
 	oldest, newest, err := s.db.Bounds(req.SandboxId)
 	if err != nil {
-		return s.fail(err, "sandbox_id", req.SandboxId)
+		return err
 	}
 	if from := req.FromSequence; from > newest || from > 0 && from+1 < oldest {
 		return expired(req.SandboxId, from, oldest, newest)
@@ -41,7 +40,7 @@ func (s *Server) SubscribeSandboxEvents(req *agboxv1.SubscribeSandboxEventsReque
 
 // expired refuses to go on from a sequence that is not followed by what the sandbox keeps.
 func expired(sandboxID string, from, oldest, newest uint64) error {
-	return newStatus(codes.OutOfRange, reasonExpired,
+	return refuse(codes.OutOfRange, reasonExpired,
 		fmt.Sprintf("sequence %d is not one to continue from: sandbox %s keeps %d to %d: begin another one, with include_current_snapshot",
 			from, sandboxID, oldest, newest),
 		map[string]string{
@@ -60,7 +59,7 @@ func (s *Server) follow(sandboxID string, cursor, replayed uint64, stream grpc.S
 		if errors.Is(err, persist.ErrNoSandbox) {
 			return nil // purged: there is nothing more to tell
 		} else if err != nil {
-			return s.fail(err, "sandbox_id", sandboxID)
+			return err
 		}
 		if len(events) > 0 && cursor > 0 && events[0].Sequence != cursor+1 {
 			return s.missed(sandboxID, cursor)
@@ -78,9 +77,7 @@ func (s *Server) follow(sandboxID string, cursor, replayed uint64, stream grpc.S
 		select {
 		case <-changed:
 		case <-stream.Context().Done():
-			return s.fail(stream.Context().Err(), "sandbox_id", sandboxID)
-		case <-s.closing:
-			return s.fail(actors.ErrShuttingDown, "sandbox_id", sandboxID)
+			return stream.Context().Err()
 		}
 	}
 }
@@ -89,7 +86,7 @@ func (s *Server) follow(sandboxID string, cursor, replayed uint64, stream grpc.S
 func (s *Server) missed(sandboxID string, cursor uint64) error {
 	oldest, newest, err := s.db.Bounds(sandboxID)
 	if err != nil {
-		return s.fail(err, "sandbox_id", sandboxID)
+		return err
 	}
 	return expired(sandboxID, cursor, oldest, newest)
 }

@@ -1,13 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/google/uuid"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -23,17 +23,14 @@ func (s *Server) CreateExec(ctx context.Context, req *agboxv1.CreateExecRequest)
 		err = validSize("tty", req.Tty)
 	}
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId, "exec_id", req.ExecId)
+		return nil, err
 	}
-	req = proto.CloneOf(req)
 	if err := s.config.Host.Ceilings.Bound(req); err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId, "exec_id", req.ExecId)
+		return nil, err
 	}
-	if req.ExecId == "" {
-		req.ExecId = uuid.NewString()
-	}
+	req.ExecId = cmp.Or(req.ExecId, uuid.NewString())
 	if err := s.system.StartExec(ctx, req, requestID(ctx)); err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId, "exec_id", req.ExecId)
+		return nil, err
 	}
 	response := &agboxv1.CreateExecResponse{ExecId: req.ExecId}
 	response.StdoutLogPath, response.StderrLogPath = s.runtime.ExecLogs(req.SandboxId, req.ExecId)
@@ -42,7 +39,7 @@ func (s *Server) CreateExec(ctx context.Context, req *agboxv1.CreateExecRequest)
 
 func (s *Server) CancelExec(ctx context.Context, req *agboxv1.CancelExecRequest) (*agboxv1.AcceptedResponse, error) {
 	if err := s.system.CancelExec(ctx, req.ExecId); err != nil {
-		return nil, s.fail(err, "exec_id", req.ExecId)
+		return nil, err
 	}
 	return &agboxv1.AcceptedResponse{Accepted: true}, nil
 }
@@ -50,11 +47,11 @@ func (s *Server) CancelExec(ctx context.Context, req *agboxv1.CancelExecRequest)
 func (s *Server) GetExec(_ context.Context, req *agboxv1.GetExecRequest) (*agboxv1.GetExecResponse, error) {
 	owner, err := s.system.ExecOwner(req.ExecId)
 	if err != nil {
-		return nil, s.fail(err, "exec_id", req.ExecId)
+		return nil, err
 	}
 	exec, err := s.db.Exec(owner, req.ExecId)
 	if err != nil {
-		return nil, s.fail(err, "exec_id", req.ExecId)
+		return nil, err
 	}
 	return &agboxv1.GetExecResponse{Exec: s.status(exec)}, nil
 }
@@ -70,7 +67,7 @@ func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecs
 		views, err = s.matching(nil)
 	}
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.GetSandboxId())
+		return nil, err
 	}
 	var list execList
 	for _, view := range views {
@@ -79,7 +76,7 @@ func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecs
 		for _, id := range ids {
 			exec, err := s.db.Exec(view.State.SandboxID, id)
 			if err != nil {
-				return nil, s.fail(err, "exec_id", id)
+				return nil, err
 			}
 			if exec.End == nil { // it may have ended since the list was taken
 				list.add(s.status(exec))

@@ -22,20 +22,20 @@ const reasonLimitTooLarge = "LIMIT_TOO_LARGE"
 
 func (s *Server) ListExecs(ctx context.Context, req *agboxv1.ListExecsRequest) (*agboxv1.ListExecsResponse, error) {
 	if err := knownStates("states", req.States); err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	if req.Limit > maxExecs {
-		return nil, s.fail(&spec.Error{Reason: reasonLimitTooLarge, Field: "limit",
-			Message: fmt.Sprintf("%d execs are too many for one answer: ask for at most %d, or for those of one sandbox or state", req.Limit, maxExecs)})
+		return nil, &spec.Error{Reason: reasonLimitTooLarge, Field: "limit",
+			Message: fmt.Sprintf("%d execs are too many for one answer: ask for at most %d, or for those of one sandbox or state", req.Limit, maxExecs)}
 	}
 	if req.SandboxId != "" {
 		if _, found := s.system.Spec(req.SandboxId); !found {
-			return nil, s.fail(persist.ErrNoSandbox, "sandbox_id", req.SandboxId)
+			return nil, persist.ErrNoSandbox
 		}
 	}
 	names, err := s.db.NewestExecs(ctx, req.SandboxId, req.States, int(cmp.Or(req.Limit, defaultExecs)))
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	var list execList
 	for _, name := range names {
@@ -43,7 +43,7 @@ func (s *Server) ListExecs(ctx context.Context, req *agboxv1.ListExecsRequest) (
 		if errors.Is(err, persist.ErrNoExec) {
 			continue // its history went since
 		} else if err != nil {
-			return nil, s.fail(err, "exec_id", name.ExecID)
+			return nil, err
 		}
 		if status := s.status(exec); len(req.States) == 0 || slices.Contains(req.States, status.State) { // it may have ended since
 			list.add(status)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -74,30 +73,10 @@ var fileKinds = []struct {
 }
 
 // errStalled ends a transfer whose client neither sends nor reads.
-var errStalled = errors.New("the client did nothing for a minute, and the sandbox can do nothing else meanwhile")
+var errStalled = errors.New("the transfer was cut off: the client did nothing for a minute, and the sandbox can do nothing else meanwhile: start it again")
 
 // stallTime is how long a transfer may stand still. The engine answers nothing else about a container meanwhile.
 const stallTime = time.Minute
-
-func (s *Server) failFile(err error, sandboxID string) error {
-	for _, kind := range fileKinds {
-		if errors.Is(err, kind.is) {
-			return newStatus(kind.code, kind.reason, kind.field+": "+err.Error(), map[string]string{"sandbox_id": sandboxID, "field": kind.field})
-		}
-	}
-	if errors.Is(err, files.ErrNotRunning) {
-		s.log.Info("a look into a sandbox ended early", slog.String("sandbox_id", sandboxID), slog.Any("error", err))
-		message := "sandbox " + sandboxID + " ended meanwhile: ask again once it is READY"
-		if refusal, ok := errors.AsType[*files.Refusal](err); ok {
-			message = refusal.Message
-		}
-		err = &lifecycle.Refusal{Kind: lifecycle.ErrNotReady, Message: message}
-	}
-	if errors.Is(err, errStalled) {
-		return newStatus(codes.DeadlineExceeded, reasonDeadline, "the transfer was cut off: "+err.Error()+": start it again", map[string]string{"sandbox_id": sandboxID})
-	}
-	return s.fail(err, "sandbox_id", sandboxID)
-}
 
 // fileAccess is one call's way to a sandbox's files.
 type fileAccess struct {
@@ -175,21 +154,21 @@ func (s *Server) whileState(ctx context.Context, sandboxID string, wrong func(li
 func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFilesRequest, agboxv1.UploadFilesResponse]) error {
 	first, err := stream.Recv()
 	if err != nil && err != io.EOF {
-		return s.fail(stream.Context().Err())
+		return stream.Context().Err()
 	}
 	start := first.GetStart()
 	if start == nil {
-		return newStatus(codes.InvalidArgument, reasonUploadMalformed, "start: the first message has none; begin with one, the tar stream follows", map[string]string{"field": "start"})
+		return refuse(codes.InvalidArgument, reasonUploadMalformed, "start: the first message has none; begin with one, the tar stream follows", map[string]string{"field": "start"})
 	}
 	if err := spec.ValidateUser("owner", start.Owner); err != nil {
-		return s.fail(err, "sandbox_id", start.SandboxId)
+		return err
 	}
 	access, err := s.files(stream.Context(), start.SandboxId, start.Path, false)
 	if err == nil {
 		err = s.room()
 	}
 	if err != nil {
-		return s.failFile(err, start.SandboxId)
+		return err
 	}
 	ctx, end := s.whileFree(stream.Context(), start.SandboxId)
 	defer end()
@@ -199,10 +178,9 @@ func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 	written, err := s.runtime.UploadFiles(ctx, start.SandboxId, access.path, start.Owner, access.running(), files.Bound(incoming, s.uploadBounds()))
 	if err != nil {
 		if errors.Is(err, errStartAgain) {
-			return newStatus(codes.InvalidArgument, reasonUploadMalformed, "start: it comes a second time; send nothing but data after the first message",
-				map[string]string{"field": "start", "sandbox_id": start.SandboxId})
+			return refuse(codes.InvalidArgument, reasonUploadMalformed, "start: it comes a second time; send nothing but data after the first message", map[string]string{"field": "start"})
 		}
-		return s.failTransfer(ctx, err, start.SandboxId)
+		return because(ctx, err)
 	}
 	return stream.SendAndClose(&agboxv1.UploadFilesResponse{Files: written.Files, Bytes: written.Bytes})
 }
@@ -274,7 +252,7 @@ func (in *incoming) end() error {
 func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]) error {
 	access, err := s.files(stream.Context(), req.SandboxId, req.Path, false)
 	if err != nil {
-		return s.failFile(err, req.SandboxId)
+		return err
 	}
 	ctx, end := s.whileFree(stream.Context(), req.SandboxId)
 	defer end()
@@ -284,7 +262,7 @@ func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.Se
 	defer stalled.Stop()
 	from, err := s.runtime.DownloadFiles(ctx, req.SandboxId, access.path, access.running())
 	if err != nil {
-		return s.failTransfer(ctx, err, req.SandboxId)
+		return because(ctx, err)
 	}
 	defer from.Close()
 	bounded := files.Bound(from, s.downloadBounds(access.path))
@@ -301,27 +279,19 @@ func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.Se
 		if err == io.EOF {
 			return nil
 		} else if err != nil {
-			return s.failTransfer(ctx, err, req.SandboxId)
+			return because(ctx, err)
 		}
 	}
-}
-
-// failTransfer tells why the context ended, when it did.
-func (s *Server) failTransfer(ctx context.Context, err error, sandboxID string) error {
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	return s.failFile(err, sandboxID)
 }
 
 func (s *Server) StatFile(ctx context.Context, req *agboxv1.StatFileRequest) (*agboxv1.StatFileResponse, error) {
 	access, err := s.files(ctx, req.SandboxId, req.Path, false)
 	if err != nil {
-		return nil, s.failFile(err, req.SandboxId)
+		return nil, err
 	}
 	info, err := s.runtime.StatFile(ctx, req.SandboxId, access.path, access.running())
 	if err != nil {
-		return nil, s.failFile(err, req.SandboxId)
+		return nil, err
 	}
 	return &agboxv1.StatFileResponse{File: info}, nil
 }
@@ -329,7 +299,7 @@ func (s *Server) StatFile(ctx context.Context, req *agboxv1.StatFileRequest) (*a
 func (s *Server) ListFiles(ctx context.Context, req *agboxv1.ListFilesRequest) (*agboxv1.ListFilesResponse, error) {
 	access, err := s.files(ctx, req.SandboxId, req.Path, false)
 	if err != nil {
-		return nil, s.failFile(err, req.SandboxId)
+		return nil, err
 	}
 	list := files.NewList(req.Limit)
 	if !access.running() { // the engine is asked, as for a transfer
@@ -338,7 +308,7 @@ func (s *Server) ListFiles(ctx context.Context, req *agboxv1.ListFilesRequest) (
 		defer end()
 	}
 	if err := s.runtime.ListFiles(ctx, req.SandboxId, access.path, req.Recursive, access.running(), list); err != nil {
-		return nil, s.failTransfer(ctx, err, req.SandboxId)
+		return nil, because(ctx, err)
 	}
 	return &agboxv1.ListFilesResponse{Files: list.Files, Truncated: list.Truncated}, nil
 }
@@ -352,7 +322,7 @@ func (s *Server) RemoveFile(ctx context.Context, req *agboxv1.RemoveFileRequest)
 		err = s.runtime.RemoveFile(ctx, req.SandboxId, access.path, req.Recursive)
 	}
 	if err != nil {
-		return nil, s.failFile(err, req.SandboxId)
+		return nil, err
 	}
 	return &agboxv1.RemoveFileResponse{}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/execlog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -76,8 +75,7 @@ type follower struct {
 	what   string          // the files, as in "the output of exec X"
 	// state tells that what writes has ended, after it has written all. FINISHED: its files must be there.
 	state func() (agboxv1.ExecState, error)
-	fail  func(error) error // makes a status of what is none
-	tails []*tail           // two at most
+	tails []*tail // two at most
 	// between is called before each chunk, and after each wake; an error from it ends the following. Both may be nil.
 	between func() error
 	wake    <-chan struct{}
@@ -87,7 +85,7 @@ type follower struct {
 func (f *follower) follow() error {
 	for _, t := range f.tails {
 		if err := t.observe(&f.server.notices); err != nil {
-			return f.fail(err)
+			return err
 		}
 	}
 	for {
@@ -105,7 +103,7 @@ func (f *follower) follow() error {
 			}
 			for _, t := range f.tails {
 				if err := t.narrow(); err != nil {
-					return f.fail(err)
+					return err
 				}
 			}
 			select {
@@ -115,9 +113,7 @@ func (f *follower) follow() error {
 			case <-changed:
 				same = false
 			case <-f.ctx.Done():
-				return f.fail(f.ctx.Err())
-			case <-f.server.closing:
-				return f.fail(actors.ErrShuttingDown)
+				return f.ctx.Err()
 			}
 		}
 	}
@@ -136,10 +132,10 @@ func (f *follower) send(state agboxv1.ExecState) error {
 	for _, t := range f.tails {
 		var err error
 		if t.size, err = t.log.Size(); err != nil {
-			return f.fail(err)
+			return err
 		}
 		if !t.log.Opened() && state == agboxv1.ExecState_EXEC_STATE_FINISHED {
-			return f.fail(fmt.Errorf("%s was removed from the disk", f.what))
+			return fmt.Errorf("%s was removed from the disk", f.what)
 		}
 	}
 	for more := true; more; {
@@ -161,10 +157,8 @@ func (f *follower) send(state agboxv1.ExecState) error {
 
 // chunk sends one, if there is any.
 func (f *follower) chunk(t *tail) error {
-	select {
-	case <-f.server.closing:
-		return f.fail(actors.ErrShuttingDown)
-	default:
+	if f.ctx.Err() != nil {
+		return f.ctx.Err()
 	}
 	if t.offset >= t.size {
 		return nil
@@ -172,7 +166,7 @@ func (f *follower) chunk(t *tail) error {
 	data := make([]byte, min(t.size-t.offset, maxLogChunk))
 	n, err := t.log.Read(data, t.offset)
 	if err != nil {
-		return f.fail(err)
+		return err
 	}
 	if n == 0 { // the command has cut it short meanwhile
 		t.size = t.offset

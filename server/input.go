@@ -104,7 +104,7 @@ func (in *input) handle(message *agboxv1.AttachExecRequest) error {
 		return in.close()
 	case *agboxv1.AttachExecRequest_Resize:
 		if err := validSize("resize", m.Resize); err != nil {
-			return in.fail(err)
+			return err
 		}
 		if !in.terminal {
 			return in.refuse(reasonNoTerminal, "resize", "has no terminal: start it with tty to give it one")
@@ -113,19 +113,15 @@ func (in *input) handle(message *agboxv1.AttachExecRequest) error {
 		in.resize()
 		return nil
 	case *agboxv1.AttachExecRequest_Start:
-		return in.fail(&spec.Error{Reason: reasonAttachMessage, Field: "start", Message: "it was sent before: open another stream for another exec"})
+		return &spec.Error{Reason: reasonAttachMessage, Field: "start", Message: "it was sent before: open another stream for another exec"}
 	}
-	return in.fail(&spec.Error{Reason: reasonAttachMessage, Field: "message", Message: "it holds nothing that this daemon knows: send stdin, close_stdin or resize"})
+	return &spec.Error{Reason: reasonAttachMessage, Field: "message", Message: "it holds nothing that this daemon knows: send stdin, close_stdin or resize"}
 }
 
 // refuse answers what a command of this kind cannot take.
 func (in *input) refuse(reason, field, message string) error {
-	return newStatus(codes.FailedPrecondition, reason, field+": exec "+in.execID+" "+message,
+	return refuse(codes.FailedPrecondition, reason, field+": exec "+in.execID+" "+message,
 		map[string]string{"sandbox_id": in.sandboxID, "exec_id": in.execID, "field": field})
-}
-
-func (in *input) fail(err error) error {
-	return in.server.fail(err, "sandbox_id", in.sandboxID, "exec_id", in.execID)
 }
 
 // write returns nil for what the command no longer takes, which is not counted.
@@ -136,7 +132,7 @@ func (in *input) write(data []byte) error {
 	case in.closed:
 		return in.refuse(reasonStdinNotOpen, "stdin", "has had its input closed by this stream: send nothing after close_stdin")
 	case len(data) > maxRequest:
-		return newStatus(codes.ResourceExhausted, reasonTooLarge, "stdin: the message is too large: send it in parts, or move what is large into files and mount these",
+		return refuse(codes.ResourceExhausted, reasonTooLarge, "stdin: the message is too large: send it in parts, or move what is large into files and mount these",
 			map[string]string{"field": "stdin", "exec_id": in.execID})
 	case in.gone:
 		return nil
@@ -153,7 +149,7 @@ func (in *input) write(data []byte) error {
 	case errors.Is(err, runtime.ErrStdinClosed):
 		in.gone = true
 	case err != nil && !errors.Is(err, os.ErrClosed): // closed by stop
-		return in.fail(err)
+		return err
 	}
 	return nil
 }
@@ -181,7 +177,7 @@ func (in *input) close() error {
 		return in.refuse(reasonStdinNotOpen, "close_stdin", "was started without an input: there is nothing to close")
 	}
 	if err := in.server.runtime.CloseStdin(in.ctx, in.sandboxID, in.execID); err != nil {
-		return in.fail(err)
+		return err
 	}
 	in.mu.Lock()
 	in.closed = true

@@ -16,12 +16,12 @@ import (
 func (s *Server) HoldSandbox(req *agboxv1.HoldSandboxRequest, stream grpc.ServerStreamingServer[agboxv1.HoldSandboxResponse]) error {
 	release, err := s.system.Hold(stream.Context(), req.SandboxId)
 	if err != nil {
-		return s.fail(err, "sandbox_id", req.SandboxId)
+		return err
 	}
 	defer release()
 	view, err := s.system.Sandbox(req.SandboxId)
 	if err != nil {
-		return s.fail(err, "sandbox_id", req.SandboxId)
+		return err
 	}
 	if err := stream.Send(&agboxv1.HoldSandboxResponse{Sandbox: handle(view)}); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (s *Server) HoldSandbox(req *agboxv1.HoldSandboxRequest, stream grpc.Server
 		return now.State.Detached || now.State.Phase == lifecycle.Deleted, err
 	})
 	if err != nil {
-		return s.fail(err, "sandbox_id", req.SandboxId)
+		return err
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (s *Server) DetachSandbox(ctx context.Context, req *agboxv1.DetachSandboxRe
 		err = actors.ErrNoLease
 	}
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	return s.request(ctx, req.SandboxId, lifecycle.Detach{})
 }

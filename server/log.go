@@ -20,7 +20,7 @@ const reasonLogStream = "LOG_STREAM_INVALID"
 func (s *Server) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.ServerStreamingServer[agboxv1.ExecLogChunk]) error {
 	owner, err := s.system.ExecOwner(req.ExecId)
 	if err != nil {
-		return s.fail(err, "exec_id", req.ExecId)
+		return err
 	}
 	path, stderr := s.runtime.ExecLogs(owner, req.ExecId)
 	switch req.Stream {
@@ -30,7 +30,7 @@ func (s *Server) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.Server
 	case "both":
 		return s.readBoth(req, stream, owner)
 	default:
-		return newStatus(codes.InvalidArgument, reasonLogStream,
+		return refuse(codes.InvalidArgument, reasonLogStream,
 			fmt.Sprintf("stream: %q is not an output of a command: use stdout, stderr or both", req.Stream),
 			map[string]string{"field": "stream", "exec_id": req.ExecId})
 	}
@@ -42,7 +42,7 @@ func (s *Server) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.Server
 	t.offset = int64(min(req.Offset, math.MaxInt64))
 	if req.TailBytes != nil {
 		if err := t.beforeEnd(req.GetTailBytes()); err != nil {
-			return f.fail(err)
+			return err
 		}
 	}
 	if req.Follow {
@@ -60,13 +60,12 @@ func (s *Server) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.Server
 
 // followExec returns a follower of an exec's output for one client.
 func (s *Server) followExec(stream grpc.ServerStream, owner, execID string, tails ...*tail) *follower {
-	fail := func(err error) error { return s.fail(err, "sandbox_id", owner, "exec_id", execID) }
 	return &follower{server: s, ctx: stream.Context(), owner: owner, what: "the output of exec " + execID,
-		tails: tails, fail: fail,
+		tails: tails,
 		state: func() (agboxv1.ExecState, error) {
 			exec, err := s.db.Exec(owner, execID)
 			if err != nil {
-				return 0, fail(err)
+				return 0, err
 			}
 			if exec.End == nil {
 				return agboxv1.ExecState_EXEC_STATE_RUNNING, nil

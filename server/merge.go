@@ -80,7 +80,7 @@ func (m *merge) output(name, path string) *tail {
 }
 
 func (m *merge) removed() error {
-	return m.fail(fmt.Errorf("%s was removed from the disk", m.what))
+	return fmt.Errorf("%s was removed from the disk", m.what)
 }
 
 func (m *merge) close() {
@@ -96,7 +96,7 @@ func (m *merge) indexed() error {
 	size, err := m.index.log.Size()
 	switch {
 	case err != nil:
-		return m.fail(err)
+		return err
 	case size > 0:
 		return errIndexed
 	}
@@ -145,7 +145,7 @@ func (m *merge) measure(state agboxv1.ExecState) error {
 	for i, t := range m.outputs {
 		var err error
 		if m.ends[i], err = t.log.Size(); err != nil {
-			return m.fail(err)
+			return err
 		}
 		if !t.log.Opened() && state == agboxv1.ExecState_EXEC_STATE_FINISHED {
 			return m.removed()
@@ -164,7 +164,7 @@ func (m *merge) told(_ int64, data []byte) error {
 		}
 		t := m.outputs[i]
 		if _, err := t.log.Size(); err != nil {
-			return m.fail(err)
+			return err
 		}
 		if !t.log.Opened() {
 			return m.removed()

@@ -19,7 +19,7 @@ func (s *Server) UnpauseSandbox(ctx context.Context, req *agboxv1.UnpauseSandbox
 
 func (s *Server) DrainSandbox(ctx context.Context, req *agboxv1.DrainSandboxRequest) (*agboxv1.AcceptedResponse, error) {
 	if err := spec.ValidateDuration("deadline", req.Deadline); err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	var drain lifecycle.Drain
 	if req.Deadline != nil {
@@ -30,10 +30,10 @@ func (s *Server) DrainSandbox(ctx context.Context, req *agboxv1.DrainSandboxRequ
 
 func (s *Server) ExtendSandbox(ctx context.Context, req *agboxv1.ExtendSandboxRequest) (*agboxv1.ExtendSandboxResponse, error) {
 	if err := spec.ValidateDuration("max_duration", req.MaxDuration); err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	if err := spec.ValidateDuration("idle_ttl", req.IdleTtl); err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	var extend lifecycle.Extend
 	if req.MaxDuration != nil {
@@ -47,11 +47,11 @@ func (s *Server) ExtendSandbox(ctx context.Context, req *agboxv1.ExtendSandboxRe
 		extend.IdleTTL = &ttl
 	}
 	if _, err := s.system.Request(ctx, req.SandboxId, extend); err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	view, err := s.system.Sandbox(req.SandboxId)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	return &agboxv1.ExtendSandboxResponse{Sandbox: handle(view)}, nil
 }

@@ -23,7 +23,7 @@ const reasonPruneState = "PRUNE_STATE_INVALID"
 // Prune deletes what was at an end when it looked and still is when its turn comes: one that is resumed in between stays.
 func (s *Server) Prune(ctx context.Context, req *agboxv1.PruneRequest) (*agboxv1.PruneResponse, error) {
 	if err := validatePrune(req); err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	states := req.States
 	if len(states) == 0 {
@@ -33,7 +33,7 @@ func (s *Server) Prune(ctx context.Context, req *agboxv1.PruneRequest) (*agboxv1
 	old := func(v actors.View) bool { return inOneOf(v, states) && !v.State.ChangedAt.After(since) }
 	views, err := s.matching(req.LabelSelector, states...)
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	response := &agboxv1.PruneResponse{}
 	remove := lifecycle.Delete{Reason: lifecycle.ReasonDeleteRequested}
@@ -48,7 +48,7 @@ func (s *Server) Prune(ctx context.Context, req *agboxv1.PruneRequest) (*agboxv1
 	}
 	if req.Snapshots {
 		if response.SnapshotIds, err = s.pruneSnapshots(ctx, req, since); err != nil {
-			return nil, s.fail(err, "accepted_count", strconv.Itoa(len(response.SandboxIds)), "accepted_sandbox_ids", firstIDs(response.SandboxIds))
+			return nil, concerning(err, "accepted_count", strconv.Itoa(len(response.SandboxIds)), "accepted_sandbox_ids", firstIDs(response.SandboxIds))
 		}
 	}
 	return response, nil

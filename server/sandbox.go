@@ -31,9 +31,10 @@ func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRe
 	}
 	resolved, err := spec.Resolve(req, s.config.Host)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
-	return s.create(ctx, cmp.Or(req.SandboxId, uuid.NewString()), resolved)
+	req.SandboxId = cmp.Or(req.SandboxId, uuid.NewString())
+	return s.create(ctx, req.SandboxId, resolved)
 }
 
 // create has the sandbox accepted.
@@ -52,12 +53,12 @@ func (s *Server) create(ctx context.Context, id string, resolved *spec.Resolved)
 	}
 	if _, again := s.system.Spec(id); !again {
 		if err := s.room(); err != nil {
-			return nil, s.fail(err, "sandbox_id", id)
+			return nil, err
 		}
 	}
 	view, err := s.system.Create(ctx, id, accepted(resolved), requestID(ctx))
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", id)
+		return nil, err
 	}
 	return &agboxv1.CreateSandboxResponse{Sandbox: handle(view)}, nil
 }
@@ -79,7 +80,7 @@ func (s *Server) layered(resolved *spec.Resolved) error {
 	if m.Tool != "" {
 		field, advice = "create_spec.builtin_tools", fmt.Sprintf("name the tool as %s:rw, which writes to the host's files, or leave it out", m.Tool)
 	}
-	return newStatus(codes.FailedPrecondition, reasonNoCopyOnWrite,
+	return refuse(codes.FailedPrecondition, reasonNoCopyOnWrite,
 		fmt.Sprintf("%s: %s cannot be mounted copy-on-write: %v; %s", field, m.Target, problem, advice), map[string]string{"field": field})
 }
 
@@ -95,7 +96,7 @@ func (s *Server) restricted(create *agboxv1.CreateSpec) error {
 		return nil
 	}
 	const field = "create_spec.network.mode"
-	return newStatus(codes.FailedPrecondition, reasonNoRestriction, fmt.Sprintf(
+	return refuse(codes.FailedPrecondition, reasonNoRestriction, fmt.Sprintf(
 		"%s: %q needs packet rules, and agboxd cannot set them here: %s; use \"none\" without services, or leave the network as it is",
 		field, create.Network.Mode, problem), map[string]string{"field": field})
 }
@@ -109,13 +110,13 @@ func (s *Server) runnable(ctx context.Context, runtime string) error {
 	}
 	engine, err := s.runtime.Engine(ctx)
 	if err != nil {
-		return s.fail(err)
+		return err
 	}
 	if slices.Contains(engine.Runtimes, runtime) {
 		return nil
 	}
 	const field = "create_spec.runtime"
-	return newStatus(codes.FailedPrecondition, reasonRuntimeUnknown, fmt.Sprintf(
+	return refuse(codes.FailedPrecondition, reasonRuntimeUnknown, fmt.Sprintf(
 		"%s: the engine has no runtime %s; use one of %s, or add it to the engine's daemon.json under \"runtimes\"",
 		field, strconv.Quote(text.Bound(runtime, 64)), strings.Join(engine.Runtimes, ", ")), map[string]string{"field": field})
 }
@@ -136,7 +137,7 @@ const reasonRequestID = "REQUEST_ID_INVALID"
 
 func validRequestID(ctx context.Context) error {
 	if id := requestID(ctx); len(id) > maxRequestID || !utf8.ValidString(id) {
-		return newStatus(codes.InvalidArgument, reasonRequestID,
+		return refuse(codes.InvalidArgument, reasonRequestID,
 			fmt.Sprintf("agbox-request-id: the id has %d bytes: use up to %d of valid UTF-8, such as a UUID", len(id), maxRequestID),
 			map[string]string{"field": "agbox-request-id"})
 	}
@@ -171,21 +172,21 @@ func accepted(resolved *spec.Resolved) *agboxv1.CreateSpec {
 func (s *Server) GetSandbox(_ context.Context, req *agboxv1.GetSandboxRequest) (*agboxv1.GetSandboxResponse, error) {
 	view, err := s.system.Sandbox(req.SandboxId)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	return &agboxv1.GetSandboxResponse{Sandbox: handle(view)}, nil
 }
 
 func (s *Server) ListSandboxes(_ context.Context, req *agboxv1.ListSandboxesRequest) (*agboxv1.ListSandboxesResponse, error) {
 	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	if err := knownStates("states", req.States); err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	views, err := s.matching(req.LabelSelector, req.States...)
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	deleted := req.IncludeDeleted || len(req.States) > 0 // who names DELETED wants them
 	response := &agboxv1.ListSandboxesResponse{}
@@ -213,7 +214,7 @@ func (s *Server) ResumeSandbox(ctx context.Context, req *agboxv1.ResumeSandboxRe
 
 func (s *Server) StopSandbox(ctx context.Context, req *agboxv1.StopSandboxRequest) (*agboxv1.AcceptedResponse, error) {
 	if err := spec.ValidateDuration("grace", req.Grace); err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	stop := lifecycle.Stop{Reason: lifecycle.ReasonStopRequested, Force: req.Force}
 	if req.Grace != nil {
@@ -230,7 +231,7 @@ func (s *Server) DeleteSandbox(ctx context.Context, req *agboxv1.DeleteSandboxRe
 func (s *Server) request(ctx context.Context, id string, command lifecycle.Command) (*agboxv1.AcceptedResponse, error) {
 	sequence, err := s.system.Request(ctx, id, command)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", id)
+		return nil, err
 	}
 	return &agboxv1.AcceptedResponse{Accepted: true, EventSequence: &sequence}, nil
 }

@@ -43,7 +43,7 @@ type sandboxLogs interface {
 func (s *Server) ReadSandboxLog(req *agboxv1.ReadSandboxLogRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxLogChunk]) error {
 	view, err := s.system.Sandbox(req.SandboxId)
 	if err != nil {
-		return s.fail(err, "sandbox_id", req.SandboxId)
+		return err
 	}
 	if req.Source != "service" && req.ServiceName != "" {
 		return refusedLog(req, codes.InvalidArgument, reasonServiceName, "service_name",
@@ -66,7 +66,7 @@ func (s *Server) ReadSandboxLog(req *agboxv1.ReadSandboxLogRequest, stream grpc.
 }
 
 func refusedLog(req *agboxv1.ReadSandboxLogRequest, code codes.Code, reason, field, message string) error {
-	return newStatus(code, reason, field+": "+message, map[string]string{"field": field, "sandbox_id": req.SandboxId})
+	return refuse(code, reason, field+": "+message, map[string]string{"field": field, "sandbox_id": req.SandboxId})
 }
 
 // sandboxLog is one client's reading.
@@ -74,10 +74,6 @@ type sandboxLog struct {
 	server *Server
 	req    *agboxv1.ReadSandboxLogRequest
 	stream grpc.ServerStreamingServer[agboxv1.SandboxLogChunk]
-}
-
-func (l *sandboxLog) fail(err error) error {
-	return l.server.fail(err, "sandbox_id", l.req.SandboxId)
 }
 
 func (l *sandboxLog) send(_ int64, data []byte) error {
@@ -91,7 +87,7 @@ func (l *sandboxLog) running(over func(lifecycle.State) bool) func() (agboxv1.Ex
 		switch {
 		case errors.Is(err, actors.ErrNotFound): // only the history of a DELETED sandbox goes
 		case err != nil:
-			return 0, l.fail(err)
+			return 0, err
 		case !over(view.State):
 			return agboxv1.ExecState_EXEC_STATE_RUNNING, nil
 		}
@@ -101,7 +97,7 @@ func (l *sandboxLog) running(over func(lifecycle.State) bool) func() (agboxv1.Ex
 
 func (l *sandboxLog) follower(over func(lifecycle.State) bool, tails ...*tail) *follower {
 	return &follower{server: l.server, ctx: l.stream.Context(), owner: l.req.SandboxId, what: "the log",
-		tails: tails, fail: l.fail, state: l.running(over)}
+		tails: tails, state: l.running(over)}
 }
 
 // silent: nothing of the sandbox's own writes any more. A stop, until it is done, leaves time for last words.
@@ -121,7 +117,7 @@ func (l *sandboxLog) output(path string) error {
 	defer t.close()
 	if l.req.TailBytes != nil {
 		if err := t.beforeEnd(l.req.GetTailBytes()); err != nil {
-			return l.fail(err)
+			return err
 		}
 	}
 	f := l.follower(silent, t)
@@ -145,14 +141,12 @@ func (f *follower) directory(path string) error {
 		if _, err := os.Stat(filepath.Dir(path)); err == nil {
 			return nil
 		} else if !errors.Is(err, os.ErrNotExist) {
-			return f.fail(err)
+			return err
 		}
 		select {
 		case <-changed:
 		case <-f.ctx.Done():
-			return f.fail(f.ctx.Err())
-		case <-f.server.closing:
-			return f.fail(actors.ErrShuttingDown)
+			return f.ctx.Err()
 		}
 	}
 }
@@ -163,7 +157,7 @@ var errReplaced = errors.New("server: the story goes on in another file")
 func (l *sandboxLog) story() error {
 	older, newer, err := l.openStory()
 	if err != nil {
-		return l.fail(err)
+		return err
 	}
 	defer func() { older.close(); newer.close() }()
 	if err := l.follower(gone, older).send(agboxv1.ExecState_EXEC_STATE_CANCELLED); err != nil {
@@ -182,7 +176,7 @@ func (l *sandboxLog) story() error {
 		f.between = func() error {
 			replaced, err := newer.log.Replaced()
 			if err != nil {
-				return l.fail(err)
+				return err
 			} else if replaced {
 				return errReplaced
 			}
@@ -247,18 +241,7 @@ func (l *sandboxLog) service(view actors.View) error {
 		return refusedLog(l.req, codes.NotFound, reasonServiceNotFound, "service_name",
 			fmt.Sprintf("sandbox %s has no service %q: %s", id, name, has))
 	}
-	ctx, cancel := context.WithCancelCause(l.stream.Context())
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-l.server.closing:
-			cancel(actors.ErrShuttingDown)
-		case <-ctx.Done():
-		}
-	}()
-	defer func() { cancel(nil); <-watched }()
-	found, err := l.server.runtime.ServiceLog(ctx, id, name, l.req.TailBytes, l.req.Follow, func(stream string, data []byte) error {
+	found, err := l.server.runtime.ServiceLog(l.stream.Context(), id, name, l.req.TailBytes, l.req.Follow, func(stream string, data []byte) error {
 		for chunk := range slices.Chunk(data, maxLogChunk) {
 			if err := l.stream.Send(&agboxv1.SandboxLogChunk{Stream: stream, Data: chunk}); err != nil {
 				return err
@@ -267,10 +250,8 @@ func (l *sandboxLog) service(view actors.View) error {
 		return nil
 	})
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return l.fail(context.Cause(ctx))
 	case err != nil:
-		return l.fail(err)
+		return because(l.stream.Context(), err)
 	case !found:
 		return refusedLog(l.req, codes.FailedPrecondition, reasonServiceNotMade, "service_name", fmt.Sprintf(
 			"service %s has no container while sandbox %s is %s, and its output goes with that: read the story", name, id, stateName(view.State.Phase)))

@@ -8,21 +8,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/net/netutil"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/runtime"
@@ -30,7 +25,6 @@ import (
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
-	"github.com/agbox-dev/agbox/text"
 )
 
 // Config is what the server has to know beside its parts.
@@ -94,7 +88,9 @@ type Server struct {
 	log     *slog.Logger
 	grpc    *grpc.Server
 	health  *health.Server
-	closing chan struct{}
+	// closing ends, with actors.ErrShuttingDown, when Shutdown begins.
+	closing context.Context
+	close   context.CancelCauseFunc
 	carried carried
 	// notices serves all who follow output.
 	notices execlog.Notices
@@ -111,12 +107,13 @@ type Server struct {
 // New puts the parts together; Serve begins to answer.
 func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, log *slog.Logger) *Server {
 	s := &Server{config: config, system: system, db: db, runtime: runtime, log: log,
-		health: health.NewServer(), closing: make(chan struct{}), walks: make(chan struct{}, maxWalks), snapshotMade: make(chan struct{}, 1)}
+		health: health.NewServer(), walks: make(chan struct{}, maxWalks), snapshotMade: make(chan struct{}, 1)}
+	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.notices.Blind = func(err error) {
 		log.Warn("output is followed by looking at its files again and again, which is slower", slog.Any("error", err))
 	}
 	s.grpc = grpc.NewServer(
-		grpc.ChainUnaryInterceptor(limitUnary, s.recoverUnary), grpc.ChainStreamInterceptor(s.limitStream, s.recoverStream),
+		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(2*maxRequest),
 		grpc.StatsHandler(&s.carried), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
@@ -159,68 +156,10 @@ func (s *Server) Shutdown() {
 	s.once.Do(func() {
 		s.system.KeepLeases()
 		s.health.Shutdown()
-		close(s.closing)
+		s.close(actors.ErrShuttingDown)
 		cut := time.AfterFunc(drainTime, s.grpc.Stop)
 		defer cut.Stop()
 		s.grpc.GracefulStop()
 		s.receivers.Wait()
 	})
-}
-
-func limitUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if size := proto.Size(req.(proto.Message)); size > maxRequest {
-		return nil, newStatus(codes.ResourceExhausted, reasonTooLarge, fmt.Sprintf(
-			"the request has %d bytes, which is more than %d: move what is large into files and mount these", size, maxRequest), nil)
-	}
-	if err := validRequestID(ctx); err != nil {
-		return nil, err
-	}
-	response, err := next(ctx, req)
-	return response, shortened(err)
-}
-
-const reasonTooLarge = "REQUEST_TOO_LARGE"
-
-// A status travels in headers, twice, of which many clients take no more than 8 KiB.
-const (
-	maxStatus  = 2 << 10
-	maxMessage = 1 << 10
-	maxValue   = 256
-)
-
-// shortened returns err, with what it repeats of a request cut where that is too long for an answer.
-func shortened(err error) error {
-	st := status.Convert(err)
-	if err == nil || proto.Size(st.Proto()) <= maxStatus {
-		return err
-	}
-	info := &errdetails.ErrorInfo{}
-	for _, detail := range st.Details() {
-		if found, ok := detail.(*errdetails.ErrorInfo); ok {
-			info = found
-		}
-	}
-	for key, value := range info.Metadata {
-		info.Metadata[key] = text.Bound(value, maxValue)
-	}
-	return newStatus(st.Code(), info.Reason, text.Bound(st.Message(), maxMessage), info.Metadata)
-}
-
-func (s *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
-	defer s.recovered(info.FullMethod, &err)
-	return next(ctx, req)
-}
-
-func (s *Server) recoverStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	defer s.recovered(info.FullMethod, &err)
-	return next(srv, stream)
-}
-
-// recovered keeps a defect in one call from ending the daemon.
-func (s *Server) recovered(method string, err *error) {
-	if reason := recover(); reason != nil {
-		s.log.Error("call panicked", slog.String("method", method), slog.Any("reason", reason),
-			slog.String("stack", string(debug.Stack())))
-		*err = newStatus(codes.Internal, reasonInternal, "agboxd failed in "+method+": see its log", nil)
-	}
 }

@@ -20,11 +20,11 @@ const lastSignal = 64
 func (s *Server) SignalExec(ctx context.Context, req *agboxv1.SignalExecRequest) (*agboxv1.AcceptedResponse, error) {
 	signal := signalNumber(req.Signal)
 	if signal == 0 {
-		return nil, s.fail(&spec.Error{Reason: reasonSignalInvalid, Field: "signal",
-			Message: strconv.Quote(req.Signal) + " is no signal; write a name such as INT or SIGUSR1, or a number from 1 to 64"}, "exec_id", req.ExecId)
+		return nil, &spec.Error{Reason: reasonSignalInvalid, Field: "signal",
+			Message: strconv.Quote(req.Signal) + " is no signal; write a name such as INT or SIGUSR1, or a number from 1 to 64"}
 	}
 	if err := s.system.SignalExec(ctx, req.ExecId, signal); err != nil {
-		return nil, s.fail(err, "exec_id", req.ExecId)
+		return nil, err
 	}
 	return &agboxv1.AcceptedResponse{Accepted: true}, nil
 }

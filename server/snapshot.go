@@ -62,10 +62,10 @@ func (t *turns) give(snapshotID string, mine chan struct{}) {
 }
 
 func (s *Server) SnapshotSandbox(ctx context.Context, req *agboxv1.SnapshotSandboxRequest) (*agboxv1.SnapshotSandboxResponse, error) {
-	id := cmp.Or(req.SnapshotId, uuid.NewString())
-	made, err := s.snapshotSandbox(ctx, id, req)
+	req.SnapshotId = cmp.Or(req.SnapshotId, uuid.NewString())
+	made, err := s.snapshotSandbox(ctx, req.SnapshotId, req)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId, "snapshot_id", id)
+		return nil, err
 	}
 	return &agboxv1.SnapshotSandboxResponse{Snapshot: made.Snapshot}, nil
 }
@@ -152,11 +152,11 @@ func said(err, sentinel error) string {
 
 func (s *Server) ListSnapshots(ctx context.Context, req *agboxv1.ListSnapshotsRequest) (*agboxv1.ListSnapshotsResponse, error) {
 	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	found, err := s.runtime.Snapshots(ctx)
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	response := &agboxv1.ListSnapshotsResponse{}
 	for _, snapshot := range found {
@@ -172,7 +172,7 @@ func (s *Server) ListSnapshots(ctx context.Context, req *agboxv1.ListSnapshotsRe
 
 func (s *Server) DeleteSnapshot(ctx context.Context, req *agboxv1.DeleteSnapshotRequest) (*agboxv1.DeleteSnapshotResponse, error) {
 	if err := s.deleteSnapshot(ctx, req.SnapshotId); err != nil {
-		return nil, s.fail(err, "snapshot_id", req.SnapshotId)
+		return nil, err
 	}
 	return &agboxv1.DeleteSnapshotResponse{}, nil
 }
@@ -247,7 +247,7 @@ func enumerated(ids []string) string {
 func (s *Server) createFromSnapshot(ctx context.Context, req *agboxv1.CreateSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
 	give, err := s.turns.take(ctx, req.SnapshotId)
 	if err != nil {
-		return nil, s.fail(err, "snapshot_id", req.SnapshotId)
+		return nil, err
 	}
 	defer give()
 	found, err := s.runtime.Snapshot(ctx, req.SnapshotId)
@@ -255,24 +255,26 @@ func (s *Server) createFromSnapshot(ctx context.Context, req *agboxv1.CreateSand
 		err = ownedByFork(found)
 	}
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId, "snapshot_id", req.SnapshotId)
+		return nil, err
 	}
 	resolved, err := spec.ResolveOn(spec.FromSnapshot(found.Spec, found.Image), req, s.config.Host)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId, "snapshot_id", req.SnapshotId)
+		return nil, err
 	}
-	return s.create(ctx, cmp.Or(req.SandboxId, uuid.NewString()), resolved)
+	req.SandboxId = cmp.Or(req.SandboxId, uuid.NewString())
+	return s.create(ctx, req.SandboxId, resolved)
 }
 
 func (s *Server) ForkSandbox(ctx context.Context, req *agboxv1.ForkSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
-	id := cmp.Or(req.ForkId, uuid.NewString())
+	req.ForkId = cmp.Or(req.ForkId, uuid.NewString())
+	id := req.ForkId
 	if err := spec.ValidateSandboxID("fork_id", id); err != nil {
-		return nil, s.fail(err, "fork_id", id)
+		return nil, err
 	}
 	snapshotID := runtime.ForkSnapshotID(id)
 	give, err := s.turns.take(ctx, snapshotID)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", id)
+		return nil, err
 	}
 	defer give()
 	image := s.runtime.SnapshotImage(snapshotID)
@@ -281,7 +283,7 @@ func (s *Server) ForkSandbox(ctx context.Context, req *agboxv1.ForkSandboxReques
 	}
 	resolved, err := s.fork(ctx, id, snapshotID, req)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId, "fork_id", id)
+		return nil, err
 	}
 	response, err := s.create(ctx, id, resolved)
 	if _, accepted := s.system.Spec(id); err != nil && !accepted {
@@ -289,7 +291,7 @@ func (s *Server) ForkSandbox(ctx context.Context, req *agboxv1.ForkSandboxReques
 			s.log.Warn("the image of a fork that was refused stays until the next start", "image", image, "error", undone)
 		}
 	}
-	return response, err
+	return response, concerning(err, "sandbox_id", id)
 }
 
 // fork makes the snapshot that the fork begins with, unless it could not be accepted anyway, and returns its spec.
@@ -320,11 +322,11 @@ func (s *Server) fork(ctx context.Context, id, snapshotID string, req *agboxv1.F
 func (s *Server) forkedAlready(ctx context.Context, id string, earlier *agboxv1.CreateSpec, fork bool) (*agboxv1.CreateSandboxResponse, error) {
 	mark := requestID(ctx)
 	if !fork || mark == "" {
-		return nil, s.fail(fmt.Errorf("%w: %s", actors.ErrSandboxIDTaken, id), "sandbox_id", id)
+		return nil, concerning(actors.ErrSandboxIDTaken, "sandbox_id", id)
 	}
 	view, err := s.system.Create(ctx, id, earlier, mark)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", id)
+		return nil, concerning(err, "sandbox_id", id)
 	}
 	return &agboxv1.CreateSandboxResponse{Sandbox: handle(view)}, nil
 }

@@ -15,18 +15,17 @@ import (
 func (s *Server) GetStats(ctx context.Context, req *agboxv1.GetStatsRequest) (*agboxv1.GetStatsResponse, error) {
 	view, err := s.system.Sandbox(req.SandboxId)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	var containers []*agboxv1.ContainerStats
 	if view.State.Up() {
 		if containers, err = s.runtime.Stats(ctx, req.SandboxId); err != nil {
-			return nil, s.fail(err, "sandbox_id", req.SandboxId)
+			return nil, err
 		}
 	}
 	if !primaryRuns(containers) { // it is not in such a state, or is about to leave it
-		return nil, s.fail(&lifecycle.Refusal{Kind: lifecycle.ErrNotReady, Message: fmt.Sprintf(
-			"sandbox %s is %s and its primary does not run: there are stats only while it does", req.SandboxId, stateName(view.State.Phase))},
-			"sandbox_id", req.SandboxId)
+		return nil, &lifecycle.Refusal{Kind: lifecycle.ErrNotReady, Message: fmt.Sprintf(
+			"sandbox %s is %s and its primary does not run: there are stats only while it does", req.SandboxId, stateName(view.State.Phase))}
 	}
 	return &agboxv1.GetStatsResponse{Containers: containers}, nil
 }
@@ -39,7 +38,7 @@ func primaryRuns(containers []*agboxv1.ContainerStats) bool {
 func (s *Server) Info(ctx context.Context, _ *agboxv1.InfoRequest) (*agboxv1.InfoResponse, error) {
 	engine, err := s.runtime.Engine(ctx)
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	response := &agboxv1.InfoResponse{
 		Version:       s.config.Version,
@@ -55,7 +54,7 @@ func (s *Server) Info(ctx context.Context, _ *agboxv1.InfoRequest) (*agboxv1.Inf
 	response.RunningExecs = execs
 	orphans, err := s.system.Orphans()
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, err
 	}
 	for _, orphan := range orphans {
 		response.Orphans = append(response.Orphans, &agboxv1.Orphan{

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
 
@@ -76,7 +75,7 @@ func (c *carried) begin(ctx context.Context) (end func(), err error) {
 }
 
 func tooMany(who string, most int) error {
-	return newStatus(codes.ResourceExhausted, reasonTooManyStreams, fmt.Sprintf(
+	return refuse(codes.ResourceExhausted, reasonTooManyStreams, fmt.Sprintf(
 		"%s %d calls under way that carry output or files: end some, or read the output from its files", who, most), nil)
 }
 
@@ -90,15 +89,4 @@ var carrying = map[string]bool{
 	agboxv1.SandboxService_UploadFiles_FullMethodName:     true,
 	agboxv1.SandboxService_DownloadChanges_FullMethodName: true,
 	agboxv1.SandboxService_Backup_FullMethodName:          true,
-}
-
-func (s *Server) limitStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if carrying[info.FullMethod] {
-		end, err := s.carried.begin(stream.Context())
-		if err != nil {
-			return err
-		}
-		defer end()
-	}
-	return shortened(next(srv, stream))
 }

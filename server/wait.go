@@ -20,11 +20,11 @@ const reasonStateUnknown = "STATE_UNKNOWN"
 // WaitSandbox looks at the sandbox now and after each change. A state that passes at once may not be seen.
 func (s *Server) WaitSandbox(ctx context.Context, req *agboxv1.WaitSandboxRequest) (*agboxv1.WaitSandboxResponse, error) {
 	if err := knownStates("states", req.States); err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	view, err := s.system.Sandbox(req.SandboxId)
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	reached := false
 	err = s.until(ctx, req.SandboxId, req.Timeout, func() (bool, error) {
@@ -42,7 +42,7 @@ func (s *Server) WaitSandbox(ctx context.Context, req *agboxv1.WaitSandboxReques
 		return reached || outOfReach(view.State.Phase, req.States), nil
 	})
 	if err != nil {
-		return nil, s.fail(err, "sandbox_id", req.SandboxId)
+		return nil, err
 	}
 	return &agboxv1.WaitSandboxResponse{Sandbox: handle(view), Reached: reached}, nil
 }
@@ -63,7 +63,7 @@ func outOfReach(phase lifecycle.Phase, wanted []agboxv1.SandboxState) bool {
 func (s *Server) WaitExec(ctx context.Context, req *agboxv1.WaitExecRequest) (*agboxv1.WaitExecResponse, error) {
 	owner, err := s.system.ExecOwner(req.ExecId)
 	if err != nil {
-		return nil, s.fail(err, "exec_id", req.ExecId)
+		return nil, err
 	}
 	response := &agboxv1.WaitExecResponse{}
 	err = s.until(ctx, owner, req.Timeout, func() (bool, error) {
@@ -75,7 +75,7 @@ func (s *Server) WaitExec(ctx context.Context, req *agboxv1.WaitExecRequest) (*a
 		return response.Ended, nil
 	})
 	if err != nil {
-		return nil, s.fail(err, "exec_id", req.ExecId)
+		return nil, err
 	}
 	return response, nil
 }
@@ -83,6 +83,8 @@ func (s *Server) WaitExec(ctx context.Context, req *agboxv1.WaitExecRequest) (*a
 // until has look look now and after each change of the sandbox's history. It returns nil when look says that it is
 // done, or when the timeout is over.
 func (s *Server) until(ctx context.Context, sandboxID string, timeout *durationpb.Duration, look func() (done bool, err error)) error {
+	ctx, end := s.whileServing(ctx)
+	defer end()
 	waiting := ctx
 	if timeout != nil {
 		if err := spec.ValidateDuration("timeout", timeout); err != nil {
@@ -100,9 +102,7 @@ func (s *Server) until(ctx context.Context, sandboxID string, timeout *durationp
 		select {
 		case <-changed:
 		case <-waiting.Done():
-			return ctx.Err()
-		case <-s.closing:
-			return actors.ErrShuttingDown
+			return because(ctx, nil)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -18,10 +17,10 @@ import (
 // say that it has begun: what is recorded after them is told.
 func (s *Server) WatchSandboxes(req *agboxv1.WatchSandboxesRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
 	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
-		return s.fail(err)
+		return err
 	}
 	if err := knownStates("states", req.States); err != nil {
-		return s.fail(err)
+		return err
 	}
 	w := watch{server: s, selector: req.LabelSelector, states: req.States, stream: stream, version: s.db.Version(), cursors: map[string]uint64{}}
 	if err := w.begin(req.IncludeCurrentSnapshot); err != nil {
@@ -39,9 +38,7 @@ func (s *Server) WatchSandboxes(req *agboxv1.WatchSandboxesRequest, stream grpc.
 		select {
 		case <-changes.Next:
 		case <-stream.Context().Done():
-			return s.fail(stream.Context().Err())
-		case <-s.closing:
-			return s.fail(actors.ErrShuttingDown)
+			return stream.Context().Err()
 		}
 	}
 }
@@ -65,7 +62,7 @@ type watch struct {
 func (w *watch) begin(snapshots bool) error {
 	views, err := w.server.matching(w.selector)
 	if err != nil {
-		return w.server.fail(err)
+		return err
 	}
 	var told []*agboxv1.SandboxEvent
 	for _, view := range views {
@@ -133,7 +130,7 @@ func (w *watch) round() error {
 			delete(w.cursors, id) // purged: there is nothing more to tell
 			continue
 		} else if err != nil {
-			return w.server.fail(err, "sandbox_id", id)
+			return concerning(err, "sandbox_id", id)
 		}
 		if err := w.send(id, events); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 func (s *Server) WatchFiles(req *agboxv1.WatchFilesRequest, stream grpc.ServerStreamingServer[agboxv1.FileEvent]) error {
 	access, err := s.files(stream.Context(), req.SandboxId, req.Path, true)
 	if err != nil {
-		return s.failFile(err, req.SandboxId)
+		return err
 	}
 	over := func(state lifecycle.State) error {
 		return unreachable(state, "the watch has ended; watch again once it runs")
@@ -32,12 +32,12 @@ func (s *Server) WatchFiles(req *agboxv1.WatchFilesRequest, stream grpc.ServerSt
 	if errors.Is(err, files.ErrNotRunning) { // its processes ended before the log told so
 		view, viewErr := s.system.Sandbox(req.SandboxId)
 		if viewErr != nil {
-			return s.fail(viewErr, "sandbox_id", req.SandboxId)
+			return viewErr
 		}
 		err = over(view.State)
 	}
 	if err != nil {
-		return s.failTransfer(ctx, err, req.SandboxId)
+		return because(ctx, err)
 	}
 	return nil
 }

@@ -33,11 +33,11 @@ const engineCalls = 4
 // holds no more than engineCalls of them. The response headers say that it has begun.
 func (s *Server) WatchStats(req *agboxv1.WatchStatsRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxStats]) error {
 	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
-		return s.fail(err)
+		return err
 	}
 	interval, err := statsInterval(req)
 	if err != nil {
-		return s.fail(err)
+		return err
 	}
 	w := &statsWatch{
 		server: s, selector: req.LabelSelector, stream: stream, version: s.db.Version(),
@@ -45,7 +45,7 @@ func (s *Server) WatchStats(req *agboxv1.WatchStatsRequest, stream grpc.ServerSt
 		next: make(chan string), done: make(chan reading), calls: semaphore.NewWeighted(engineCalls),
 	}
 	if err := w.look(); err != nil {
-		return s.fail(err)
+		return err
 	}
 	if err := stream.SendHeader(metadata.MD{}); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (w *statsWatch) run(ctx context.Context, interval time.Duration) error {
 	for {
 		changes := w.server.db.ChangesAfter(w.version)
 		if err := w.take(changes); err != nil {
-			return w.server.fail(err)
+			return err
 		}
 		next, id := w.first()
 		select {
@@ -119,9 +119,7 @@ func (w *statsWatch) run(ctx context.Context, interval time.Duration) error {
 			}
 		case <-changes.Next:
 		case <-ctx.Done():
-			return w.server.fail(ctx.Err())
-		case <-w.server.closing:
-			return w.server.fail(actors.ErrShuttingDown)
+			return ctx.Err()
 		}
 	}
 }
@@ -199,7 +197,7 @@ func (w *statsWatch) send(r reading) error {
 	delete(w.busy, r.id)
 	switch {
 	case errors.Is(r.err, runtime.ErrUnreachable):
-		return w.server.fail(r.err, "sandbox_id", r.id)
+		return concerning(r.err, "sandbox_id", r.id)
 	case r.err != nil:
 		w.server.log.Warn("stats could not be read", slog.String("sandbox_id", r.id), slog.Any("error", r.err))
 		return nil

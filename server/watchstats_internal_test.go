@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors"
@@ -157,7 +155,7 @@ func TestWatchStatsFault(t *testing.T) {
 		case <-client.sent: // what was read before
 			continue
 		case err := <-ended:
-			if status.Code(err) != codes.Unavailable {
+			if !errors.Is(err, runtime.ErrUnreachable) {
 				t.Errorf("without an engine the stream ends with %v", err)
 			}
 		}
