@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/execlog"
 	"github.com/agbox-dev/agbox/guest/protocol"
 	"github.com/agbox-dev/agbox/oplog"
@@ -24,7 +25,7 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	defer oplog.Step(ctx, "started", "container %s", primaryName(sandboxID))(&err)
+	defer oplog.Step(ctx, "started", "container %s", engine.PrimaryName(sandboxID))(&err)
 	if err := os.Remove(d.layout.result(sandboxID, runtime.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -33,11 +34,11 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 			return explained(err)
 		}
 	}
-	id, err := d.primary(ctx, sandboxID)
+	id, err := d.api.Primary(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
-	starting, cancel := d.write(ctx)
+	starting, cancel := d.api.Write(ctx)
 	defer cancel()
 	if err := d.checkSources(spec, true); err != nil {
 		return err
@@ -47,10 +48,10 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 		return err
 	}
 	if err := errors.Join(d.api.ContainerStart(starting, id, container.StartOptions{}), release()); err != nil {
-		return explained(fmt.Errorf("cannot start container %s: %w", primaryName(sandboxID), err))
+		return explained(fmt.Errorf("cannot start container %s: %w", engine.PrimaryName(sandboxID), err))
 	}
 	if err := d.confirmMounts(starting, sandboxID, link, spec); err != nil {
-		killing, cancel := d.write(ctx) // the engine may have used up all the time for the start
+		killing, cancel := d.api.Write(ctx) // the engine may have used up all the time for the start
 		defer cancel()
 		return errors.Join(err, d.api.ContainerKill(killing, id, "KILL"))
 	}
@@ -85,7 +86,7 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 
 	ctx, cancel := context.WithTimeout(ctx, entrypointTimeout)
 	defer cancel()
-	id, err := d.primary(ctx, sandboxID)
+	id, err := d.api.Primary(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 				what = "start of agbox-init"
 			}
 			if err == nil && status.State == protocol.BootExited && command {
-				return coded("SANDBOX_COMMAND_FAILED", "the command did not start: the exit code is %d; output: %s",
+				return engine.Coded("SANDBOX_COMMAND_FAILED", "the command did not start: the exit code is %d; output: %s",
 					status.ExitCode, d.outputTail(sandboxID, runtime.CommandID, life))
 			}
 			if err == nil && status.State == protocol.BootExited {

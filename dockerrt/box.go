@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/hostpath"
 )
@@ -25,8 +26,8 @@ type box struct {
 
 // box fails with files.ErrNotRunning when there is no container.
 func (d *Docker) box(ctx context.Context, sandboxID string) (box, error) {
-	found, err := d.inspectPrimary(ctx, sandboxID)
-	if isNotFound(err) {
+	found, err := d.api.InspectPrimary(ctx, sandboxID)
+	if engine.IsNotFound(err) {
 		return box{}, files.Refuse(files.ErrNotRunning, "sandbox %s has no primary container any more; delete it", sandboxID)
 	}
 	return box{found, d, sandboxID}, err
@@ -94,12 +95,12 @@ func (b box) follow(ctx context.Context, at place, part, p string) (place, error
 	stat, err := b.stat(ctx, next)
 	if err == nil && stat.Mode&os.ModeSymlink != 0 {
 		next = stat.LinkTarget
-		if stat, err = b.stat(ctx, next); isNotFound(err) {
+		if stat, err = b.stat(ctx, next); engine.IsNotFound(err) {
 			return at, files.Refuse(files.ErrNotFound, "%q goes through a link to %q, which does not exist in the sandbox; remove the link or make that", p, next)
 		}
 	}
 	switch {
-	case isNotFound(err):
+	case engine.IsNotFound(err):
 		return place{next, 1, false}, nil
 	case err != nil:
 		return at, engineRefusal(p, err)
@@ -108,7 +109,7 @@ func (b box) follow(ctx context.Context, at place, part, p string) (place, error
 }
 
 func (b box) stat(ctx context.Context, p string) (container.PathStat, error) {
-	ctx, cancel := b.docker.read(ctx)
+	ctx, cancel := b.docker.api.Read(ctx)
 	defer cancel()
 	return b.docker.api.ContainerStatPath(ctx, b.ID, p)
 }
@@ -214,7 +215,7 @@ const maxAccounts = 4 << 20
 
 // text returns a small file; "" when there is none, or something else.
 func (b box) text(ctx context.Context, p string) (string, error) {
-	ctx, cancel := b.docker.read(ctx)
+	ctx, cancel := b.docker.api.Read(ctx)
 	defer cancel()
 	at, err := b.resolve(ctx, p)
 	if errors.Is(err, files.ErrNotFound) || errors.Is(err, files.ErrNotDirectory) || err == nil && (at.missing > 0 || at.directory) {

@@ -139,9 +139,9 @@ func (b *bridge) session(ctx context.Context, greeted func()) (err error) {
 }
 
 func (b *bridge) startRelay(ctx context.Context) (types.HijackedResponse, error) {
-	ctx, cancel := b.docker.read(ctx)
+	ctx, cancel := b.docker.api.Read(ctx)
 	defer cancel()
-	id, err := b.docker.primary(ctx, b.sandboxID)
+	id, err := b.docker.api.Primary(ctx, b.sandboxID)
 	if err != nil {
 		return types.HijackedResponse{}, err
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/docker/docker/pkg/jsonmessage"
 	"github.com/docker/go-connections/nat"
 	"github.com/google/uuid"
+
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 )
 
 // commit makes the container's file system an image under a name, with the configuration of base and the labels, and
@@ -87,7 +89,7 @@ func mixture(primary container.InspectResponse, base dockerimage.InspectResponse
 func ownLabels(base, labels map[string]string) map[string]string {
 	own := maps.Clone(labels)
 	for key, value := range base {
-		if !strings.HasPrefix(key, labelNamespace+".") {
+		if !strings.HasPrefix(key, engine.LabelNamespace+".") {
 			own[key] = value
 		}
 	}

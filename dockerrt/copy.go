@@ -9,6 +9,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/hosttree"
 	"github.com/agbox-dev/agbox/oplog"
@@ -24,11 +25,11 @@ func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 		began := time.Now()
 		bytes, err := d.copyTree(ctx, sandboxID, c)
 		oplog.Stepped(ctx, began, err, fmt.Sprintf("copied to %s with %d bytes", c.Target, bytes), "%s", c.Source)
-		if _, known := errors.AsType[*codedError](err); known {
+		if engine.Code(err) != "" {
 			return err
 		}
 		if err != nil {
-			return coded("SANDBOX_COPY_FAILED", "cannot copy %s to %s: %w", c.Source, c.Target, err)
+			return engine.Coded("SANDBOX_COPY_FAILED", "cannot copy %s to %s: %w", c.Source, c.Target, err)
 		}
 	}
 	return nil
@@ -36,7 +37,7 @@ func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 
 // copyTree returns how many bytes of a tar stream it took.
 func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (int64, error) {
-	id, err := d.primary(ctx, sandboxID)
+	id, err := d.api.Primary(ctx, sandboxID)
 	if err != nil {
 		return 0, err
 	}

@@ -17,33 +17,30 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Describe implements runtime.Runtime. What a container does not tell is left out: deadlines, a lease, hooks, copies, and which
 // services the sandbox cannot be without.
-func (d *Docker) Describe(ctx context.Context, sandboxID string) (runtime.Found, error) {
-	found, err := d.describe(ctx, sandboxID)
-	return found, reached(err)
-}
-
-func (d *Docker) describe(ctx context.Context, sandboxID string) (runtime.Found, error) {
-	ctx, cancel := d.read(ctx)
+func (d *Docker) Describe(ctx context.Context, sandboxID string) (_ runtime.Found, err error) {
+	defer engine.Mark(&err)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	found := runtime.Found{Spec: &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)}, CreatedAt: d.layout.since(sandboxID)}
-	containers, err := d.containers(ctx, sandboxID, true)
+	containers, err := d.api.Containers(ctx, sandboxID, true)
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: %w", err)
 	}
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.api.Mine(sandboxID)})
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: cannot list networks: %w", err)
 	}
 	for _, n := range networks {
-		if text := n.Labels[labelNetwork]; text != "" {
+		if text := n.Labels[engine.LabelNetwork]; text != "" {
 			found.Spec.Network = &agboxv1.NetworkSpec{}
 			if err := json.Unmarshal([]byte(text), found.Spec.Network); err != nil {
-				return found, fmt.Errorf("dockerrt: label %s of network %s: %w", labelNetwork, n.Name, err)
+				return found, fmt.Errorf("dockerrt: label %s of network %s: %w", engine.LabelNetwork, n.Name, err)
 			}
 		}
 	}
@@ -54,21 +51,21 @@ func (d *Docker) describe(ctx context.Context, sandboxID string) (runtime.Found,
 			return found, fmt.Errorf("dockerrt: cannot inspect %s: %w", c.ID, err)
 		}
 		switch {
-		case c.Labels[labelComponent] == componentPrimary:
+		case c.Labels[engine.LabelComponent] == engine.ComponentPrimary:
 			primary = true
 			if err := d.describePrimary(ctx, sandboxID, inspected, &found); err != nil {
 				return found, err
 			}
-		case c.Labels[labelService] != "":
+		case c.Labels[engine.LabelService] != "":
 			found.Spec.OptionalServices = append(found.Spec.OptionalServices, &agboxv1.ServiceSpec{
-				Name: c.Labels[labelService], Image: d.imageName(ctx, inspected.Image), User: inspected.Config.User,
+				Name: c.Labels[engine.LabelService], Image: d.imageName(ctx, inspected.Image), User: inspected.Config.User,
 			})
 		}
 	}
 	slices.SortFunc(found.Spec.OptionalServices, func(a, b *agboxv1.ServiceSpec) int { return cmp.Compare(a.Name, b.Name) })
 	if !primary && len(containers)+len(networks) > 0 {
 		found.Phase, found.Code = agboxv1.SandboxState_SANDBOX_STATE_FAILED, "SANDBOX_RUNTIME_CORRUPT"
-		found.Message = fmt.Sprintf("its container %s is missing: delete the sandbox and create it again", primaryName(sandboxID))
+		found.Message = fmt.Sprintf("its container %s is missing: delete the sandbox and create it again", engine.PrimaryName(sandboxID))
 	}
 	return found, nil
 }
@@ -93,13 +90,13 @@ func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c contai
 	}
 	spec.Labels = map[string]string{}
 	for key, value := range c.Config.Labels {
-		if name, user := strings.CutPrefix(key, labelUser); user {
+		if name, user := strings.CutPrefix(key, engine.LabelUser); user {
 			spec.Labels[name] = value
 		}
 	}
 	describeInit(spec, c.Config)
-	if err := json.Unmarshal([]byte(c.Config.Labels[labelMounts]), &spec.Mounts); err != nil {
-		return fmt.Errorf("dockerrt: label %s of container %s: %w", labelMounts, c.Name, err)
+	if err := json.Unmarshal([]byte(c.Config.Labels[engine.LabelMounts]), &spec.Mounts); err != nil {
+		return fmt.Errorf("dockerrt: label %s of container %s: %w", engine.LabelMounts, c.Name, err)
 	}
 	describeLimits(spec, host)
 	if host.NetworkMode == "none" {

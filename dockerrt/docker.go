@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/network"
-	"github.com/docker/docker/client"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/oplog"
@@ -62,29 +60,22 @@ type Config struct {
 	Places hostpath.Places
 }
 
-// Limits on Engine API calls. An engine under a burst of creates takes seconds, never minutes; a call that
-// takes longer hangs.
-const (
-	readTimeout  = 20 * time.Second
-	writeTimeout = 2 * time.Minute
-	// entrypointTimeout is the contract's: an entrypoint that has not handed over by then fails the create.
-	entrypointTimeout = 60 * time.Second
-)
+// entrypointTimeout is the contract's: an entrypoint that has not handed over by then fails the create.
+const entrypointTimeout = 60 * time.Second
 
 // Docker is the runtime on one engine. Use New.
 type Docker struct {
-	config    Config
-	api       *client.Client
-	guest     string // what sandboxes have at guestHome
-	log       *slog.Logger
-	layout    layout
-	subnets   *subnets
-	guard     *guard
-	images    *image.Store
-	links     links
-	inputs    inputs
-	oplogs    *oplog.Logs
-	primaries primaries
+	config  Config
+	api     *engine.Client
+	guest   string // what sandboxes have at guestHome
+	log     *slog.Logger
+	layout  layout
+	subnets *subnets
+	guard   *guard
+	images  *image.Store
+	links   links
+	inputs  inputs
+	oplogs  *oplog.Logs
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
 	relays  bool // what is made is for TransportEngine
@@ -94,8 +85,6 @@ type Docker struct {
 	elsewhere string
 	// readOnlyBelow: the engine (Docker 25, Linux 5.12) can make what is mounted below a read-only mount read-only as well.
 	readOnlyBelow bool
-	closed        context.Context
-	close         context.CancelFunc
 }
 
 var _ interface {
@@ -108,42 +97,27 @@ var _ interface {
 // New connects to the engine, negotiates the API version (20.10 and newer are served) and learns which subnets
 // are taken. It fails with runtime.ErrUnreachable when no engine answers, saying what to do. Close it after use.
 func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) {
-	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
-	if config.Host != "" {
-		options = append(options, client.WithHost(config.Host))
-	}
-	api, err := client.NewClientWithOpts(options...)
+	api, err := engine.Connect(ctx, config.Host, engine.Owner{Instance: config.Instance, PID: config.PID, Started: config.Started})
 	if err != nil {
-		return nil, fmt.Errorf("dockerrt: bad docker host %q: %w", config.Host, err)
+		return nil, err
 	}
 	d := &Docker{
 		config: config, api: api, log: log, layout: layout{filepath.Clean(config.DataDir)},
 		creates: make(chan struct{}, max(config.CreateConcurrency, 1)),
-		images:  image.New(api, "", log),
+		images:  image.New(api.Client, "", log),
 	}
 	d.oplogs = oplog.New(d.layout.oplogs(), log)
-	d.closed, d.close = context.WithCancel(context.Background())
-	d.primaries.ids = map[string]string{}
 	d.links.open, d.links.removed, d.links.lost = map[string]*sandboxLink{}, map[string]bool{}, map[string]string{}
 	if err := d.connect(ctx); err != nil {
 		d.images.Close()
-		api.Close()
-		return nil, err
+		return nil, errors.Join(err, api.Close())
 	}
 	return d, nil
 }
 
 func (d *Docker) connect(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
-	if _, err := d.api.Ping(ctx); forbidden(err) {
-		return fmt.Errorf("%w at %s: it may be running, but this user may not use it: %w: add the user to the group that owns the socket "+
-			"(for Docker's own: usermod -aG docker USER, the group docker, and log in again), or name another engine with DOCKER_HOST",
-			runtime.ErrUnreachable, d.api.DaemonHost(), err)
-	} else if err != nil {
-		return fmt.Errorf("%w at %s: %w: start it (systemctl start docker, or dockerd), or name another with DOCKER_HOST",
-			runtime.ErrUnreachable, d.api.DaemonHost(), err)
-	}
 	err := d.chooseTransport(ctx)
 	if err != nil {
 		return err
@@ -162,11 +136,6 @@ func (d *Docker) connect(ctx context.Context) error {
 	return d.openGuard(networks)
 }
 
-// forbidden: the client's errors do not always wrap the system's.
-func forbidden(err error) bool {
-	return err != nil && (errors.Is(err, os.ErrPermission) || strings.Contains(err.Error(), "permission denied"))
-}
-
 // OperationLog returns the host paths of the sandbox's operation log; see oplog.Logs.Paths.
 func (d *Docker) OperationLog(sandboxID string) (older, newer string) {
 	return d.oplogs.Paths(sandboxID)
@@ -175,20 +144,8 @@ func (d *Docker) OperationLog(sandboxID string) (older, newer string) {
 // Close lets go of every sandbox's link and of the engine. Sandboxes go on, and so do the packet rules as long as
 // there are any.
 func (d *Docker) Close() error {
-	d.close()
+	d.api.Abort()
 	d.images.Close()
 	d.links.closeAll()
 	return errors.Join(d.guard.close(), d.api.Close())
-}
-
-func (d *Docker) read(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, readTimeout)
-}
-
-// write is for calls that change something. They are not given up when ctx ends: the engine would go on with them, and
-// what is removed next would come back to life. Only Close cuts them off.
-func (d *Docker) write(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-	stop := context.AfterFunc(d.closed, cancel)
-	return ctx, func() { stop(); cancel() }
 }

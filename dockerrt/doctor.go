@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/versions"
 	"golang.org/x/mod/semver"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -24,15 +25,15 @@ const (
 
 // Examine finds out what is wrong with the engine, or weaker than it could be.
 func (d *Docker) Examine(ctx context.Context) ([]*agboxv1.Finding, error) {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	info, err := d.api.Info(ctx)
 	if err != nil {
-		return nil, reached(fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err))
+		return nil, engine.Unreachable(fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err))
 	}
 	version, err := d.api.ServerVersion(ctx)
 	if err != nil {
-		return nil, reached(fmt.Errorf("dockerrt: cannot ask the engine for its version: %w", err))
+		return nil, engine.Unreachable(fmt.Errorf("dockerrt: cannot ask the engine for its version: %w", err))
 	}
 	findings := []*agboxv1.Finding{
 		finding(fine, "engine", "%s at %s, API %s, on %s, transport %s", version.Version, d.api.DaemonHost(), d.api.ClientVersion(), info.OperatingSystem, d.transport()),

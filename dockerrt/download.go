@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/files"
 )
 
@@ -21,7 +22,7 @@ func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string, running
 		err = box.onDisk(ctx, p)
 	}
 	if err != nil {
-		return nil, reached(err)
+		return nil, engine.Unreachable(err)
 	}
 	return box.read(ctx, p)
 }
@@ -30,7 +31,7 @@ func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string, running
 func (b box) read(ctx context.Context, p string) (io.ReadCloser, error) {
 	stream, _, err := b.docker.api.CopyFromContainer(ctx, b.ID, p)
 	if err != nil {
-		return nil, reached(engineRefusal(p, err))
+		return nil, engine.Unreachable(engineRefusal(p, err))
 	}
 	return engineStream{stream}, nil
 }

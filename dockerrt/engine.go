@@ -9,13 +9,8 @@ import (
 	"slices"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 )
-
-// Engine implements runtime.Runtime.
-func (d *Docker) Engine(ctx context.Context) (runtime.Engine, error) {
-	engine, err := d.engine(ctx)
-	return engine, reached(err)
-}
 
 // Disks are directories on each of the disks that sandboxes fill: the daemon's, and the engine's where that is here.
 func (d *Docker) Disks() []string {
@@ -26,8 +21,10 @@ func (d *Docker) Disks() []string {
 	return disks
 }
 
-func (d *Docker) engine(ctx context.Context) (runtime.Engine, error) {
-	ctx, cancel := d.read(ctx)
+// Engine implements runtime.Host.
+func (d *Docker) Engine(ctx context.Context) (_ runtime.Engine, err error) {
+	defer engine.Mark(&err)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	info, err := d.api.Info(ctx)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -25,7 +26,7 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	// A command for which the file of its result was made may run: what this process lacks, such as a descriptor, is no end of it.
 	asked := d.layout.recorded(sandboxID, execID)
 	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = tryDelay, lastAttempt
+	wait.InitialInterval, wait.MaxInterval = engine.TryDelay, lastAttempt
 	result, err := d.exec(ctx, request)
 	for asked && err != nil && ctx.Err() == nil && !errors.Is(err, link.ErrClosed) && !errors.Is(err, link.ErrTooOld) {
 		delay := wait.NextBackOff()
@@ -154,7 +155,7 @@ func size(tty *agboxv1.TerminalSize) *protocol.Size {
 }
 
 func notStarted(err error) error {
-	return coded(runtime.CodeExecStartFailed, "the command was not started: %w", err)
+	return engine.Coded(runtime.CodeExecStartFailed, "the command was not started: %w", err)
 }
 
 func environ(envs map[string]string) []string {
@@ -226,14 +227,14 @@ func resources(r protocol.Result) *agboxv1.ExecResources {
 // record reads the result that is on disk, and tries again for some seconds where this process cannot.
 func (d *Docker) record(sandboxID, execID string) (protocol.Result, bool) {
 	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval = tryDelay
+	wait.InitialInterval = engine.TryDelay
 	data, err := backoff.Retry(context.Background(), func() ([]byte, error) {
 		data, err := os.ReadFile(d.layout.result(sandboxID, execID))
 		if errors.Is(err, fs.ErrNotExist) {
 			err = backoff.Permanent(err)
 		}
 		return data, err
-	}, backoff.WithMaxTries(tries), backoff.WithBackOff(wait))
+	}, backoff.WithMaxTries(engine.Tries), backoff.WithBackOff(wait))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			d.log.Error("the result of a command cannot be read", "sandbox_id", sandboxID, "exec_id", execID, "error", err)
@@ -277,7 +278,7 @@ func (d *Docker) SignalExec(ctx context.Context, sandboxID, execID string, signa
 	if err != nil {
 		return err
 	}
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	return notRunning(guest.Signal(ctx, execID, signal), execID)
 }

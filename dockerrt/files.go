@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/guest/files/record"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -32,7 +33,7 @@ func (d *Docker) UploadFiles(ctx context.Context, sandboxID, directory, owner st
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return written, reached(err)
+	return written, engine.Unreachable(err)
 }
 
 func (d *Docker) uploadToDisk(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error) {
@@ -47,13 +48,13 @@ func (d *Docker) uploadToDisk(ctx context.Context, sandboxID, directory, owner s
 	if to.owner, err = box.owner(ctx, owner); err != nil {
 		return files.Written{}, err
 	}
-	engine := newUnpacking(ctx, box, directory, to)
+	unpacking := newUnpacking(ctx, box, directory, to)
 	var written files.Written
-	if err = engine.above(); err == nil {
-		written, err = files.Unpack(stream, engine)
+	if err = unpacking.above(); err == nil {
+		written, err = files.Unpack(stream, unpacking)
 	}
 	if err != nil {
-		err = engine.stop(err)
+		err = unpacking.stop(err)
 	}
 	return written, err
 }
@@ -77,7 +78,7 @@ type engineStream struct{ io.ReadCloser }
 func (s engineStream) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = reached(err)
+		err = engine.Unreachable(err)
 	}
 	return n, err
 }
@@ -85,11 +86,11 @@ func (s engineStream) Read(p []byte) (int, error) {
 // StatFile tells of one file of the primary; a link at its end is not followed. With running, agbox-init looks, else the
 // engine does, which takes longer.
 func (d *Docker) StatFile(ctx context.Context, sandboxID, p string, running bool) (*agboxv1.FileInfo, error) {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	if !running {
 		info, err := d.statOnDisk(ctx, sandboxID, p)
-		return info, reached(err)
+		return info, engine.Unreachable(err)
 	}
 	var info *agboxv1.FileInfo
 	_, err := d.inside(ctx, sandboxID, func(fields []string) (err error) {
@@ -118,10 +119,10 @@ func (d *Docker) statOnDisk(ctx context.Context, sandboxID, p string) (*agboxv1.
 // ListFiles adds to list what is in a directory of the primary, with recursive all below it. With running, agbox-init
 // looks, else the engine does, which reads all files below the directory for that.
 func (d *Docker) ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, list *files.List) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, engine.WriteTimeout)
 	defer cancel()
 	if !running {
-		return reached(d.listOnDisk(ctx, sandboxID, directory, recursive, list))
+		return engine.Unreachable(d.listOnDisk(ctx, sandboxID, directory, recursive, list))
 	}
 	args := []string{"list", directory, strconv.Itoa(list.Limit())}
 	if recursive {
@@ -171,7 +172,7 @@ func (d *Docker) listOnDisk(ctx context.Context, sandboxID, directory string, re
 // RemoveFile removes a file, a link or an empty directory of a primary that runs, with recursive a tree. What is mounted
 // stays.
 func (d *Docker) RemoveFile(ctx context.Context, sandboxID, p string, recursive bool) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, engine.WriteTimeout)
 	defer cancel()
 	args := []string{"remove", p}
 	if recursive {
@@ -212,7 +213,7 @@ func engineRefusal(p string, err error) error {
 		return notFound(p)
 	case strings.Contains(text, "not a directory"):
 		return files.Refuse(files.ErrNotDirectory, "%q goes through what is not a directory; StatFile tells what it is", p)
-	case errdefs.IsUnavailable(err) || reached(err) != err:
+	case errdefs.IsUnavailable(err) || engine.Unreachable(err) != err:
 		return err
 	}
 	return files.Refuse(files.ErrRefused, "%q: the engine says: %s", p, text)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/docker/docker/api/types/network"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/isolation"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -37,7 +38,7 @@ var (
 // do so it goes on without them, unless the configuration requires them.
 func (d *Docker) openGuard(networks []network.Summary) error {
 	g := &guard{
-		rules: isolation.Open(d.config.Instance, d.config.Pool), altered: make(chan struct{}, 1),
+		rules: isolation.Open(d.api.Instance(), d.config.Pool), altered: make(chan struct{}, 1),
 		tell: func(message string, err error) { d.log.Warn(message, "error", err) },
 	}
 	d.guard = g
@@ -45,7 +46,7 @@ func (d *Docker) openGuard(networks []network.Summary) error {
 		return fmt.Errorf("isolation.required is set, and sandboxes cannot be kept from this host: %w", err)
 	}
 	g.watching.Go(func() {
-		err := g.rules.Watch(d.closed, func() {
+		err := g.rules.Watch(d.api.Closed(), func() {
 			select {
 			case g.altered <- struct{}{}:
 			default:
@@ -60,7 +61,7 @@ func (d *Docker) openGuard(networks []network.Summary) error {
 			select {
 			case <-g.altered:
 				g.hold(nil)
-			case <-d.closed.Done():
+			case <-d.api.Closed().Done():
 				return
 			}
 		}
@@ -85,7 +86,7 @@ func (d *Docker) compare(networks []network.Summary) error {
 	var ours, others evidence
 	for _, n := range networks {
 		bridge, seen := bridgeOf(n), &others
-		if n.Labels[labelInstance] == d.config.Instance {
+		if n.Labels[engine.LabelInstance] == d.api.Instance() {
 			seen = &ours
 			earlier = earlier || !g.rules.Holds(bridge)
 		}
@@ -238,5 +239,5 @@ func (d *Docker) admit(bridge string, spec *agboxv1.NetworkSpec) error {
 }
 
 func unrestricted(spec *agboxv1.NetworkSpec, err error) error {
-	return coded(codeRestriction, "network mode %s needs packet rules, and agboxd cannot set them: %w", spec.GetMode(), err)
+	return engine.Coded(codeRestriction, "network mode %s needs packet rules, and agboxd cannot set them: %w", spec.GetMode(), err)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/client"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/isolation"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -35,8 +36,8 @@ func TestEvidence(t *testing.T) {
 		"one that is not here":      {[]network.Summary{{ID: "f" + id, Name: "x", Driver: "bridge"}}, true},
 		"one that is":               {[]network.Summary{{ID: id, Name: "x", Driver: "bridge"}}, false},
 		"one of two":                {[]network.Summary{{ID: "f" + id, Driver: "bridge"}, {ID: id, Driver: "bridge"}}, false},
-		"ours":                      {[]network.Summary{named(networkName("x"), "abcdefghijklmno")}, false},
-		"ours elsewhere":            {[]network.Summary{named(networkName("x"), "abcdefghijklmn2")}, true},
+		"ours":                      {[]network.Summary{named(engine.NetworkName("x"), "abcdefghijklmno")}, false},
+		"ours elsewhere":            {[]network.Summary{named(engine.NetworkName("x"), "abcdefghijklmn2")}, true},
 		"somebody's chosen name":    {[]network.Summary{named("x", "mybridge")}, false},
 		"a network over many hosts": {[]network.Summary{{ID: "f" + id, Name: "x", Driver: "overlay"}}, false},
 	} {
@@ -89,7 +90,7 @@ func TestNetworkRequest(t *testing.T) {
 		Options    map[string]string
 		Internal   bool
 	}
-	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/networks/create") {
 			body, _ := io.ReadAll(r.Body)
 			if err := json.Unmarshal(body, &asked); err != nil {
@@ -98,14 +99,14 @@ func TestNetworkRequest(t *testing.T) {
 		}
 		io.WriteString(w, `{"Id": "0123456789abcdef"}`)
 	}))
-	defer engine.Close()
-	api, err := client.NewClientWithOpts(client.WithHost("tcp://"+strings.TrimPrefix(engine.URL, "http://")), client.WithVersion("1.41"))
+	defer server.Close()
+	api, err := client.NewClientWithOpts(client.WithHost("tcp://"+strings.TrimPrefix(server.URL, "http://")), client.WithVersion("1.41"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer api.Close()
 	pool := netip.MustParsePrefix("10.213.0.0/16")
-	d := &Docker{api: api, config: Config{Pool: pool, SubnetBits: 28, Instance: "test"}, guard: &guard{rules: isolation.Open("test", pool)}}
+	d := &Docker{api: engine.New(api, engine.Owner{Instance: "test"}), config: Config{Pool: pool, SubnetBits: 28}, guard: &guard{rules: isolation.Open("test", pool)}}
 	d.subnets = d.newSubnets(nil)
 	_, bridge, err := d.makeNetwork(context.Background(), "box", &agboxv1.CreateSpec{})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/pkg/stdcopy"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -78,11 +79,11 @@ func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *ag
 		case err != nil:
 			return err
 		case !state.Running:
-			return coded(codeServiceExited, "it %s%s", ended(state), d.lastWords(ctx, found.ID, state))
+			return engine.Coded(codeServiceExited, "it %s%s", ended(state), d.lastWords(ctx, found.ID, state))
 		case !checked(service) || state.Health != nil && state.Health.Status == container.Healthy:
 			return nil
 		case state.Health != nil && state.Health.Status == container.Unhealthy:
-			return coded(codeServiceUnhealthy, "it is unhealthy after %d checks%s", state.Health.FailingStreak, d.lastWords(ctx, found.ID, state))
+			return engine.Coded(codeServiceUnhealthy, "it is unhealthy after %d checks%s", state.Health.FailingStreak, d.lastWords(ctx, found.ID, state))
 		}
 		select {
 		case <-messages:
@@ -91,7 +92,7 @@ func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *ag
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case errors.Is(err, context.DeadlineExceeded):
-				return coded(codeServiceUnhealthy, "it was not healthy within %s%s", bound, d.lastWords(ctx, found.ID, state))
+				return engine.Coded(codeServiceUnhealthy, "it was not healthy within %s%s", bound, d.lastWords(ctx, found.ID, state))
 			}
 			return fmt.Errorf("cannot follow its health: %w", err)
 		}
@@ -99,7 +100,7 @@ func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *ag
 }
 
 func (d *Docker) healthOf(ctx context.Context, containerID string) (*container.State, error) {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	found, err := d.api.ContainerInspect(ctx, containerID)
 	if err != nil {
@@ -149,7 +150,7 @@ func previousEnd(state *container.State) string {
 
 // containerTail returns the end of what a container has written since then, "" for ever, as far as it can be had.
 func (d *Docker) containerTail(ctx context.Context, containerID, since string) string {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	body, err := d.api.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20", Since: since})
 	if err != nil {

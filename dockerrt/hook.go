@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -55,11 +56,11 @@ func (d *Docker) runHook(ctx context.Context, sandboxID string, service *agboxv1
 	guest.Ack(id)
 	switch {
 	case result.ErrorCode != "":
-		return coded(codeServiceHook, "its hook %q could not be run: %s", command, result.ErrorMessage)
+		return engine.Coded(codeServiceHook, "its hook %q could not be run: %s", command, result.ErrorMessage)
 	case result.TimedOut:
-		return coded(codeServiceHook, "its hook %q did not end within %s; its output: %s", command, hookTime, d.outputTail(sandboxID, id, beginning{}))
+		return engine.Coded(codeServiceHook, "its hook %q did not end within %s; its output: %s", command, hookTime, d.outputTail(sandboxID, id, beginning{}))
 	case result.ExitCode != 0:
-		return coded(codeServiceHook, "its hook %q ended with exit code %d; its output: %s", command, result.ExitCode, d.outputTail(sandboxID, id, beginning{}))
+		return engine.Coded(codeServiceHook, "its hook %q ended with exit code %d; its output: %s", command, result.ExitCode, d.outputTail(sandboxID, id, beginning{}))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/docker/docker/api/types/volume"
 	"golang.org/x/sys/unix"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/files/removal"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/oplog"
@@ -87,11 +88,11 @@ func (d *Docker) makeLayers(ctx context.Context, sandboxID string, spec *agboxv1
 			continue
 		}
 		err := d.makeLayer(ctx, sandboxID, i, m)
-		if _, known := errors.AsType[*codedError](err); known {
+		if engine.Code(err) != "" {
 			return err
 		}
 		if err != nil {
-			return coded(codeNotLayered, "cannot make the layer of mount %s: %w", m.Target, err)
+			return engine.Coded(codeNotLayered, "cannot make the layer of mount %s: %w", m.Target, err)
 		}
 	}
 	return nil
@@ -228,15 +229,15 @@ func (d *Docker) volumeOptions(sandboxID string, index int) map[string]string {
 }
 
 func (d *Docker) makeVolume(ctx context.Context, sandboxID string, index int) error {
-	ctx, cancel := d.write(ctx)
+	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
 	want := volume.CreateOptions{Name: volumeName(sandboxID, index), Driver: "local",
-		DriverOpts: d.volumeOptions(sandboxID, index), Labels: d.labels(sandboxID, componentLayer, nil)}
+		DriverOpts: d.volumeOptions(sandboxID, index), Labels: d.api.Labels(sandboxID, engine.ComponentLayer, nil)}
 	made, err := d.api.VolumeCreate(ctx, want)
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot create volume %s: %w", want.Name, err)
-	case !d.owns(made.Labels, sandboxID) || made.Options["o"] != want.DriverOpts["o"]:
+	case !d.api.Owns(made.Labels, sandboxID) || made.Options["o"] != want.DriverOpts["o"]:
 		return fmt.Errorf("volume %s is there already and not this sandbox's: remove it, or choose another sandbox id", want.Name)
 	}
 	return nil
@@ -280,7 +281,7 @@ func (d *Docker) checkLayers(ctx context.Context, sandboxID string, spec *agboxv
 
 // volumes returns the names of the sandbox's volumes.
 func (d *Docker) volumes(ctx context.Context, sandboxID string) (map[string]bool, error) {
-	list, err := d.api.VolumeList(ctx, volume.ListOptions{Filters: d.mine(sandboxID)})
+	list, err := d.api.VolumeList(ctx, volume.ListOptions{Filters: d.api.Mine(sandboxID)})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list volumes: %w", err)
 	}
@@ -307,7 +308,7 @@ func (d *Docker) removeVolumes(ctx context.Context, sandboxID string) error {
 
 func (d *Docker) removeVolume(ctx context.Context, name string) (err error) {
 	defer oplog.Step(ctx, "removed", "volume %s", name)(&err)
-	if err := d.api.VolumeRemove(ctx, name, false); err != nil && !isNotFound(err) {
+	if err := d.api.VolumeRemove(ctx, name, false); err != nil && !engine.IsNotFound(err) {
 		return fmt.Errorf("cannot remove volume %s: %w", name, err)
 	}
 	return nil
@@ -317,13 +318,13 @@ func (l layout) removeLayers(sandboxID string) error { return removal.Tree(l.lay
 
 // inventoryLayers counts volumes, and layers of which no volume was made any more, among the objects of these.
 func (d *Docker) inventoryLayers(ctx context.Context, objects map[string]bool) error {
-	list, err := d.api.VolumeList(ctx, volume.ListOptions{Filters: d.mine("")})
+	list, err := d.api.VolumeList(ctx, volume.ListOptions{Filters: d.api.Mine("")})
 	if err != nil {
 		return fmt.Errorf("dockerrt: cannot list volumes: %w", err)
 	}
 	for _, v := range list.Volumes {
-		id := v.Labels[labelSandbox]
-		objects[id] = objects[id] || v.Labels[labelOwner] != d.owner()
+		id := v.Labels[engine.LabelSandbox]
+		objects[id] = objects[id] || v.Labels[engine.LabelOwner] != d.api.Process()
 	}
 	entries, err := os.ReadDir(d.layout.layers(""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -11,6 +11,7 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
 )
 
@@ -39,8 +40,8 @@ func (d *Docker) emptyLayers(ctx context.Context, sandboxID string) (err error) 
 	if len(images) == 0 {
 		return fmt.Errorf("what root wrote in %s cannot be removed without any image on the engine: remove it as root", d.layout.layers(sandboxID))
 	}
-	labels := d.labels(sandboxID, componentLayer, nil)
-	labels[labelService] = sweepTarget // no service has such a name, and the primary has none
+	labels := d.api.Labels(sandboxID, engine.ComponentLayer, nil)
+	labels[engine.LabelService] = sweepTarget // no service has such a name, and the primary has none
 	created, err := d.api.ContainerCreate(ctx, &container.Config{
 		Image: images[0].ID, User: "0:0", Entrypoint: []string{initTarget, "empty", sweepTarget}, Cmd: []string{}, Labels: labels,
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -86,18 +87,18 @@ func devices(gpus string) []container.DeviceRequest {
 func explained(err error) error {
 	switch text := err.Error(); {
 	case strings.Contains(text, "storage-opt"):
-		return coded("DISK_LIMIT_UNSUPPORTED", "%w: this engine's storage cannot limit a container's disk: leave disk_limit out, "+
+		return engine.Coded("DISK_LIMIT_UNSUPPORTED", "%w: this engine's storage cannot limit a container's disk: leave disk_limit out, "+
 			"or keep Docker's data on xfs mounted with pquota", err)
 	case strings.Contains(text, "mount local volume"), strings.Contains(text, "type: overlay, data: lowerdir="):
-		return coded(codeNotLayered, "%w: the kernel of the engine's host lays no layer over the source of a copy-on-write mount, as over one that is "+
+		return engine.Coded(codeNotLayered, "%w: the kernel of the engine's host lays no layer over the source of a copy-on-write mount, as over one that is "+
 			"gone, or an overlay of overlays: mount it read-only or writable, or copy it in; dmesg there tells more", err)
 	case strings.Contains(text, "recursively read-only"), strings.Contains(text, "recursive read-only"):
-		return coded("MOUNT_READ_ONLY_UNSUPPORTED", "%w: this engine's runtime cannot make what is mounted in a source read-only: "+
+		return engine.Coded("MOUNT_READ_ONLY_UNSUPPORTED", "%w: this engine's runtime cannot make what is mounted in a source read-only: "+
 			"make the mount writable, copy the source in, or run sandboxes with runc 1.1 or newer", err)
 	case strings.Contains(text, "could not select device driver"):
-		return coded("GPU_UNAVAILABLE", "%w: leave gpus out, or install the NVIDIA container toolkit on the engine's host", err)
+		return engine.Coded("GPU_UNAVAILABLE", "%w: leave gpus out, or install the NVIDIA container toolkit on the engine's host", err)
 	case strings.Contains(text, "port is already allocated"), strings.Contains(text, "address already in use"):
-		return coded("PORT_IN_USE", "%w: choose another host_port, or 0 to have one chosen", err)
+		return engine.Coded("PORT_IN_USE", "%w: choose another host_port, or 0 to have one chosen", err)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/link"
 )
 
@@ -146,12 +147,12 @@ func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, p
 	}
 	first := l.firstKnown()
 	if !first.alive() {
-		found, err := d.inspectPrimary(ctx, sandboxID)
+		found, err := d.api.InspectPrimary(ctx, sandboxID)
 		if err != nil {
 			return err
 		}
 		if found.State == nil || !found.State.Running {
-			return fmt.Errorf("container %s is not running", primaryName(sandboxID))
+			return fmt.Errorf("container %s is not running", engine.PrimaryName(sandboxID))
 		}
 		if first, err = processOf(found.State.Pid); err != nil {
 			return err
@@ -159,7 +160,7 @@ func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, p
 		l.setFirst(first)
 	}
 	if peer, err := processOf(pid); err != nil || peer != first {
-		return fmt.Errorf("the first process of %s is %d", primaryName(sandboxID), first.pid)
+		return fmt.Errorf("the first process of %s is %d", engine.PrimaryName(sandboxID), first.pid)
 	}
 	if l.bounded != first { // before anything but agbox-init runs there
 		if err := boundTerminals(first.pid); err != nil && !errors.Is(err, os.ErrPermission) {

@@ -9,24 +9,26 @@ import (
 	"testing"
 
 	"github.com/docker/docker/client"
+
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 )
 
 // TestVerifyHoldsNobody: while the engine is asked who the container's first process is, and does not answer, whoever knows it
 // can say so, and others whose turn it is not can give up.
 func TestVerifyHoldsNobody(t *testing.T) {
 	asked := make(chan struct{}, 1)
-	engine := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		asked <- struct{}{}
 		<-r.Context().Done()
 	}))
-	defer engine.Close()
-	api, err := client.NewClientWithOpts(client.WithHost(engine.URL), client.WithVersion("1.41"))
+	defer server.Close()
+	api, err := client.NewClientWithOpts(client.WithHost(server.URL), client.WithVersion("1.41"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer api.Close()
-	d := &Docker{api: api, log: slog.New(slog.DiscardHandler)}
-	d.primaries.ids = map[string]string{"box-1": "primary"}
+	d := &Docker{api: engine.New(api, engine.Owner{}), log: slog.New(slog.DiscardHandler)}
+	d.api.SetPrimary("box-1", "primary")
 	l := &sandboxLink{running: make(chan struct{}), verifying: make(chan struct{}, 1)}
 	l.started()
 	ctx, giveUp := context.WithCancel(t.Context())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/docker/docker/api/types/network"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -22,7 +23,7 @@ const optionBridge = "com.docker.network.bridge.name"
 func bridgeOf(n network.Summary) string {
 	name, named := n.Options[optionBridge]
 	switch {
-	case n.Driver != "bridge" || named && !strings.HasPrefix(n.Name, networkPrefix):
+	case n.Driver != "bridge" || named && !strings.HasPrefix(n.Name, engine.NetworkPrefix):
 		return ""
 	case named:
 		return name
@@ -32,7 +33,7 @@ func bridgeOf(n network.Summary) string {
 
 // specOf is what the network's sandbox may reach, as its label has it. What cannot be read may reach nothing.
 func specOf(n network.Summary) *agboxv1.NetworkSpec {
-	text, there := n.Labels[labelNetwork]
+	text, there := n.Labels[engine.LabelNetwork]
 	if !there {
 		return nil
 	}
@@ -54,8 +55,8 @@ func (d *Docker) createNetwork(ctx context.Context, sandboxID string, spec *agbo
 	if !networked(spec) {
 		return "", nil
 	}
-	defer oplog.Step(ctx, "made", "network %s", networkName(sandboxID))(&err)
-	ctx, cancel := d.write(ctx)
+	defer oplog.Step(ctx, "made", "network %s", engine.NetworkName(sandboxID))(&err)
+	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
 	id, bridge, err := d.makeNetwork(ctx, sandboxID, spec)
 	if err != nil {
@@ -66,9 +67,9 @@ func (d *Docker) createNetwork(ctx context.Context, sandboxID string, spec *agbo
 
 // admitAgain has the packet rules hold for the networks of a sandbox that is about to be started again.
 func (d *Docker) admitAgain(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.api.Mine(sandboxID)})
 	if err != nil {
 		return fmt.Errorf("cannot list networks: %w", err)
 	}
@@ -81,13 +82,13 @@ func (d *Docker) admitAgain(ctx context.Context, sandboxID string, spec *agboxv1
 }
 
 func (d *Docker) makeNetwork(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (id, bridge string, err error) {
-	labels := d.labels(sandboxID, componentNetwork, spec.Labels)
+	labels := d.api.Labels(sandboxID, engine.ComponentNetwork, spec.Labels)
 	if spec.Network != nil {
 		text, err := json.Marshal(spec.Network)
 		if err != nil {
 			return "", "", err
 		}
-		labels[labelNetwork] = string(text)
+		labels[engine.LabelNetwork] = string(text)
 	}
 	ipv6 := false // whatever the engine's default is
 	bridge = d.guard.rules.Bridge()
@@ -96,7 +97,7 @@ func (d *Docker) makeNetwork(ctx context.Context, sandboxID string, spec *agboxv
 		if err != nil {
 			return "", "", err
 		}
-		created, err := d.api.NetworkCreate(ctx, networkName(sandboxID), network.CreateOptions{
+		created, err := d.api.NetworkCreate(ctx, engine.NetworkName(sandboxID), network.CreateOptions{
 			Driver:     "bridge",
 			EnableIPv6: &ipv6,
 			Internal:   spec.GetNetwork().GetMode() == modeNone,
@@ -109,17 +110,17 @@ func (d *Docker) makeNetwork(ctx context.Context, sandboxID string, spec *agboxv
 			return created.ID, bridge, nil
 		case strings.Contains(err.Error(), "overlap"):
 			// Somebody else's since we looked: it stays taken, and another one is tried.
-			oplog.Printf(ctx, "network %s: subnet %s is taken: %v", networkName(sandboxID), subnet, err)
+			oplog.Printf(ctx, "network %s: subnet %s is taken: %v", engine.NetworkName(sandboxID), subnet, err)
 		default:
 			d.subnets.release(subnet)
-			return "", "", fmt.Errorf("cannot create network %s: %w", networkName(sandboxID), err)
+			return "", "", fmt.Errorf("cannot create network %s: %w", engine.NetworkName(sandboxID), err)
 		}
 	}
 }
 
 // removeNetworks removes every network of the sandbox but the one with the id keep, whoever is still connected.
 func (d *Docker) removeNetworks(ctx context.Context, sandboxID, keep string) error {
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.api.Mine(sandboxID)})
 	if err != nil {
 		return fmt.Errorf("cannot list networks: %w", err)
 	}
@@ -130,11 +131,11 @@ func (d *Docker) removeNetworks(ctx context.Context, sandboxID, keep string) err
 		}
 		began := time.Now()
 		err := d.api.NetworkRemove(ctx, n.ID)
-		if err != nil && !isNotFound(err) {
+		if err != nil && !engine.IsNotFound(err) {
 			oplog.Printf(ctx, "network %s is in use and not removed at once: %v", n.Name, err)
 			err = d.evict(ctx, n.ID, n.Name)
 		}
-		if isNotFound(err) {
+		if engine.IsNotFound(err) {
 			err = nil
 		}
 		oplog.Stepped(ctx, began, err, "removed", "network %s", n.Name)
@@ -159,11 +160,11 @@ func (d *Docker) evict(ctx context.Context, id, name string) error {
 	var holders []string
 	for container, endpoint := range n.Containers {
 		holders = append(holders, endpoint.Name)
-		if err := d.api.NetworkDisconnect(ctx, id, container, true); err != nil && !isNotFound(err) {
+		if err := d.api.NetworkDisconnect(ctx, id, container, true); err != nil && !engine.IsNotFound(err) {
 			d.log.Warn("cannot disconnect from a network", "network", name, "container", endpoint.Name, "error", err)
 		}
 	}
-	if err := d.api.NetworkRemove(ctx, id); err != nil && !isNotFound(err) {
+	if err := d.api.NetworkRemove(ctx, id); err != nil && !engine.IsNotFound(err) {
 		return fmt.Errorf("cannot remove network %s, held by %v: %w", name, holders, err)
 	}
 	return nil

@@ -14,36 +14,33 @@ import (
 	"github.com/docker/docker/api/types/network"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/link"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Inventory implements runtime.Runtime: four lists, however many sandboxes there are.
-func (d *Docker) Inventory(ctx context.Context) (runtime.Inventory, error) {
-	inventory, err := d.inventory(ctx)
-	return inventory, reached(err)
-}
-
-func (d *Docker) inventory(ctx context.Context) (runtime.Inventory, error) {
-	ctx, cancel := d.read(ctx)
+func (d *Docker) Inventory(ctx context.Context) (_ runtime.Inventory, err error) {
+	defer engine.Mark(&err)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	found := runtime.Inventory{Objects: map[string]bool{}, Since: map[string]time.Time{}}
-	containers, err := d.containers(ctx, "", true)
+	containers, err := d.api.Containers(ctx, "", true)
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: %w", err)
 	}
 	for _, c := range containers {
-		id := c.Labels[labelSandbox]
+		id := c.Labels[engine.LabelSandbox]
 		found.Since[id] = earlier(found.Since[id], time.Unix(c.Created, 0))
-		found.Objects[id] = found.Objects[id] || c.Labels[labelOwner] != d.owner()
+		found.Objects[id] = found.Objects[id] || c.Labels[engine.LabelOwner] != d.api.Process()
 	}
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine("")})
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.api.Mine("")})
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: cannot list networks: %w", err)
 	}
 	for _, n := range networks {
-		id := n.Labels[labelSandbox]
-		found.Objects[id] = found.Objects[id] || n.Labels[labelOwner] != d.owner()
+		id := n.Labels[engine.LabelSandbox]
+		found.Objects[id] = found.Objects[id] || n.Labels[engine.LabelOwner] != d.api.Process()
 	}
 	_ = d.compare(networks) // what is wrong is in the log and in Isolated
 	if err := d.inventoryLayers(ctx, found.Objects); err != nil {
@@ -69,7 +66,7 @@ func earlier(a, b time.Time) time.Time {
 // connected reports whether a container is on the network that it was made for.
 func connected(c container.Summary) bool {
 	name := c.HostConfig.NetworkMode
-	return !strings.HasPrefix(name, networkPrefix) || c.NetworkSettings == nil || c.NetworkSettings.Networks[name] != nil
+	return !strings.HasPrefix(name, engine.NetworkPrefix) || c.NetworkSettings == nil || c.NetworkSettings.Networks[name] != nil
 }
 
 // histories lists the sandboxes that have logs or results.
@@ -102,35 +99,35 @@ func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 			d.log.Warn("no way for commands yet", "sandbox_id", sandboxID, "error", err)
 		}
 	}
-	return seen, reached(err)
+	return seen, engine.Unreachable(err)
 }
 
 func (d *Docker) observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (runtime.Observation, error) {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	services := map[string]string{} // ids
 	if !alone(spec) {
-		containers, err := d.containers(ctx, sandboxID, true)
+		containers, err := d.api.Containers(ctx, sandboxID, true)
 		if err != nil {
 			return runtime.Observation{}, fmt.Errorf("dockerrt: %w", err)
 		}
 		for _, c := range containers {
-			services[c.Labels[labelService]] = c.ID
+			services[c.Labels[engine.LabelService]] = c.ID
 		}
 	}
 	look := func(service string) (part, error) {
 		id, err := services[service], error(nil)
 		if service == "" {
-			id, err = d.primary(ctx, sandboxID)
+			id, err = d.api.Primary(ctx, sandboxID)
 		}
 		var found container.InspectResponse
 		if err == nil && id != "" {
 			found, err = d.api.ContainerInspect(ctx, id) // a list is behind the event that tells of an end
 		}
-		if id == "" && err == nil || isNotFound(err) {
+		if id == "" && err == nil || engine.IsNotFound(err) {
 			return missingPart, nil
 		} else if err != nil {
-			return part{}, fmt.Errorf("dockerrt: cannot inspect %s: %w", cmp.Or(service, primaryName(sandboxID)), err)
+			return part{}, fmt.Errorf("dockerrt: cannot inspect %s: %w", cmp.Or(service, engine.PrimaryName(sandboxID)), err)
 		}
 		return d.look(ctx, sandboxID, spec, service, found), nil
 	}
@@ -172,8 +169,8 @@ func (d *Docker) look(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 		return part{runtime.CodeOutOfMemory, ended(found.State)}
 	case !found.State.Running:
 		return part{cause: ended(found.State)}
-	case networked(spec) && found.NetworkSettings.Networks[networkName(sandboxID)] == nil:
-		return part{runtime.CodeNetworkLost, "was taken off its network " + networkName(sandboxID) + ", as by docker network disconnect"}
+	case networked(spec) && found.NetworkSettings.Networks[engine.NetworkName(sandboxID)] == nil:
+		return part{runtime.CodeNetworkLost, "was taken off its network " + engine.NetworkName(sandboxID) + ", as by docker network disconnect"}
 	case service == "" && !found.State.Paused: // which nobody can expect an answer of
 		return d.unlinked(ctx, sandboxID)
 	}

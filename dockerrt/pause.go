@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -20,14 +21,14 @@ import (
 func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
 	ctx = d.oplogs.Begin(ctx, sandboxID, "pause", nil)
 	defer oplog.Step(ctx, "paused", "sandbox")(&err)
-	return reached(passing(ctx, func() error {
-		ctx, cancel := d.write(ctx)
+	return engine.RetryTransient(ctx, func() error {
+		ctx, cancel := d.api.Write(ctx)
 		defer cancel()
 		if err := d.freeze(ctx, sandboxID); err != nil {
 			return errors.Join(err, d.thaw(ctx, sandboxID))
 		}
 		if alone(spec) { // which needs no list to be found
-			id, err := d.primary(ctx, sandboxID)
+			id, err := d.api.Primary(ctx, sandboxID)
 			if err == nil {
 				err = d.paused(ctx, sandboxID, d.api.ContainerPause(ctx, id))
 			}
@@ -41,7 +42,7 @@ func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.Crea
 			err = errors.Join(err, d.thaw(ctx, sandboxID)) // all of it or nothing
 		}
 		return err
-	}))
+	})
 }
 
 // freeze has the clocks of agbox-init stand still. A daemon that died may have paused the container already, and its
@@ -51,15 +52,15 @@ func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
 	if err != nil {
 		return nil // there is no sandbox to pause, which the engine tells better
 	}
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	if link.Away() {
-		if found, err := d.inspectPrimary(ctx, sandboxID); err == nil && found.State.Paused {
+		if found, err := d.api.InspectPrimary(ctx, sandboxID); err == nil && found.State.Paused {
 			link.KeepFrozen()
 			return nil
 		}
 	}
-	id, err := d.primary(ctx, sandboxID)
+	id, err := d.api.Primary(ctx, sandboxID)
 	if err != nil {
 		return nil // which the engine tells as well
 	}
@@ -74,7 +75,7 @@ func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
 	case <-ended:
 		over()
 		<-frozen
-		return backoff.Permanent(fmt.Errorf("container %s is not running", primaryName(sandboxID)))
+		return backoff.Permanent(fmt.Errorf("container %s is not running", engine.PrimaryName(sandboxID)))
 	}
 }
 
@@ -82,13 +83,13 @@ func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
 func (d *Docker) Unpause(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (err error) {
 	ctx = d.oplogs.Begin(ctx, sandboxID, "unpause", nil)
 	defer oplog.Step(ctx, "unpaused", "sandbox")(&err)
-	return reached(passing(ctx, func() error {
+	return engine.RetryTransient(ctx, func() error {
 		if !alone(spec) {
 			return d.thawAll(ctx, sandboxID, upOrPaused, d.unpaused)
 		}
-		ctx, cancel := d.write(ctx)
+		ctx, cancel := d.api.Write(ctx)
 		defer cancel()
-		id, err := d.primary(ctx, sandboxID)
+		id, err := d.api.Primary(ctx, sandboxID)
 		if err == nil {
 			err = d.unpaused(ctx, sandboxID, d.api.ContainerUnpause(ctx, id))
 		}
@@ -96,7 +97,7 @@ func (d *Docker) Unpause(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 			d.tellThawed(sandboxID)
 		}
 		return err
-	}))
+	})
 }
 
 // alone: the sandbox has no services.
@@ -164,9 +165,9 @@ var upOrPaused = []container.ContainerState{container.StateRunning, container.St
 
 // eachContainer does something with every container of the sandbox in one of the states, all at the same time.
 func (d *Docker) eachContainer(ctx context.Context, sandboxID string, in []container.ContainerState, do func(context.Context, string) error, settled func(context.Context, string, error) error) error {
-	ctx, cancel := d.write(ctx)
+	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
-	list, err := d.containers(ctx, sandboxID, true)
+	list, err := d.api.Containers(ctx, sandboxID, true)
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (d *Docker) eachContainer(ctx context.Context, sandboxID string, in []conta
 			continue
 		}
 		group.Go(func() error {
-			if err := do(ctx, c.ID); !isNotFound(err) {
+			if err := do(ctx, c.ID); !engine.IsNotFound(err) {
 				return settled(ctx, sandboxID, err)
 			}
 			return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/go-connections/nat"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -33,21 +34,21 @@ const (
 const initLogSize = "1m"
 
 func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image image.InspectResponse) (err error) {
-	ctx, cancel := d.write(ctx)
+	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
 	config, host := d.primaryConfig(sandboxID, spec, image)
 	mounts, err := json.Marshal(spec.Mounts)
 	if err != nil {
 		return err
 	}
-	config.Labels[labelMounts] = string(mounts)
-	name := primaryName(sandboxID)
+	config.Labels[engine.LabelMounts] = string(mounts)
+	name := engine.PrimaryName(sandboxID)
 	defer oplog.Step(ctx, "made", "container %s", name)(&err)
 	made, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
 	if err != nil {
 		return explained(fmt.Errorf("cannot create container %s: %w", name, err))
 	}
-	d.primaries.set(sandboxID, made.ID)
+	d.api.SetPrimary(sandboxID, made.ID)
 	return nil
 }
 
@@ -92,7 +93,7 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 		Entrypoint:   append(command, "--"),
 		Cmd:          slices.Concat(entrypoint, spec.Command),
 		ExposedPorts: exposed,
-		Labels:       d.containerLabels(sandboxID, componentPrimary, "", spec.Labels, image),
+		Labels:       d.api.ContainerLabels(sandboxID, engine.ComponentPrimary, "", spec.Labels, image),
 		StopSignal:   "SIGTERM",
 		// The image's own would run in here as root, on the engine's clock.
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
@@ -101,7 +102,7 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	host.Runtime = spec.Runtime
 	host.NetworkMode = "none"
 	if networked(spec) {
-		host.NetworkMode = container.NetworkMode(networkName(sandboxID))
+		host.NetworkMode = container.NetworkMode(engine.NetworkName(sandboxID))
 	}
 	host.DNS = d.nameServers(spec.Network)
 	host.Mounts = d.primaryMounts(sandboxID, spec)
@@ -191,7 +192,7 @@ func (d *Docker) publishedPorts(ctx context.Context, sandboxID string, spec *agb
 	if len(spec.Ports) == 0 {
 		return nil, nil
 	}
-	found, err := d.inspectPrimary(ctx, sandboxID)
+	found, err := d.api.InspectPrimary(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +213,7 @@ func (d *Docker) publishedPorts(ctx context.Context, sandboxID string, spec *agb
 
 // removeContainers removes every container of the sandbox by force.
 func (d *Docker) removeContainers(ctx context.Context, sandboxID string) error {
-	containers, err := d.containers(ctx, sandboxID, true)
+	containers, err := d.api.Containers(ctx, sandboxID, true)
 	if err != nil {
 		return err
 	}
@@ -221,7 +222,7 @@ func (d *Docker) removeContainers(ctx context.Context, sandboxID string) error {
 			return err
 		}
 	}
-	d.primaries.set(sandboxID, "")
+	d.api.SetPrimary(sandboxID, "")
 	return nil
 }
 
@@ -229,7 +230,7 @@ func (d *Docker) removeContainer(ctx context.Context, c container.Summary) (err 
 	name := strings.TrimPrefix(c.Names[0], "/")
 	defer oplog.Step(ctx, "removed", "container %s", name)(&err)
 	err = d.api.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !isNotFound(err) && !removalInProgress(err) {
+	if err != nil && !engine.IsNotFound(err) && !engine.RemovalInProgress(err) {
 		return fmt.Errorf("cannot remove container %s: %w", name, err)
 	}
 	return nil

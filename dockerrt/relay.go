@@ -19,6 +19,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/versions"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/protocol"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -142,14 +143,14 @@ func (d *Docker) placeInit(ctx context.Context, sandboxID string) (err error) {
 	if err = errors.Join(err, out.Close()); err != nil {
 		return err
 	}
-	ctx, cancel := d.write(ctx)
+	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
-	id, err := d.primary(ctx, sandboxID)
+	id, err := d.api.Primary(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
 	if err := d.api.CopyToContainer(ctx, id, guestHome, &archive, container.CopyToContainerOptions{}); err != nil {
-		return fmt.Errorf("cannot put agbox-init into container %s: %w", primaryName(sandboxID), err)
+		return fmt.Errorf("cannot put agbox-init into container %s: %w", engine.PrimaryName(sandboxID), err)
 	}
 	return nil
 }
@@ -163,9 +164,9 @@ func (d *Docker) gather(ctx context.Context, sandboxID string) {
 	if link != nil && link.bridge != nil {
 		link.bridge.close()
 	}
-	ctx, cancel := d.write(ctx)
+	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
-	id, err := d.primary(ctx, sandboxID)
+	id, err := d.api.Primary(ctx, sandboxID)
 	if err != nil {
 		return
 	}
@@ -174,7 +175,7 @@ func (d *Docker) gather(ctx context.Context, sandboxID string) {
 		if err == nil {
 			err = errors.Join(d.layout.gather(sandboxID, tar.NewReader(archive), d.room), archive.Close())
 		}
-		if err != nil && !isNotFound(err) {
+		if err != nil && !engine.IsNotFound(err) {
 			d.log.Warn("the last output of a sandbox's commands may be missing", "sandbox_id", sandboxID, "error", err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/docker/docker/client"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -159,19 +160,19 @@ func TestChooseTransport(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(map[string]string{"OperatingSystem": system})
 	})
-	engine, remote := httptest.NewUnstartedServer(info), httptest.NewServer(info)
+	server, remote := httptest.NewUnstartedServer(info), httptest.NewServer(info)
 	defer remote.Close()
 	dir, err := os.MkdirTemp("", "agbox") // a socket's path must be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	engine.Listener.Close()
-	if engine.Listener, err = net.Listen("unix", filepath.Join(dir, "s")); err != nil {
+	server.Listener.Close()
+	if server.Listener, err = net.Listen("unix", filepath.Join(dir, "s")); err != nil {
 		t.Fatal(err)
 	}
-	engine.Start()
-	defer engine.Close()
+	server.Start()
+	defer server.Close()
 	local, far := "unix://"+filepath.Join(dir, "s"), "tcp://"+remote.Listener.Addr().String()
 	for _, tt := range []struct {
 		host, system string
@@ -187,7 +188,7 @@ func TestChooseTransport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &Docker{api: api, log: slog.New(slog.DiscardHandler), config: Config{ExecTransport: tt.transport}}
+		d := &Docker{api: engine.New(api, engine.Owner{}), log: slog.New(slog.DiscardHandler), config: Config{ExecTransport: tt.transport}}
 		if err := d.chooseTransport(t.Context()); err != nil || d.relays != tt.relays {
 			t.Errorf("%+v: %v, %v", tt, d.relays, err)
 		}

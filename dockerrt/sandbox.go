@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -22,36 +23,36 @@ import (
 
 // Conflict implements runtime.Runtime.
 func (d *Docker) Conflict(ctx context.Context, sandboxID string) error {
-	err := reached(d.conflict(ctx, sandboxID))
+	err := engine.Unreachable(d.conflict(ctx, sandboxID))
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil { // it was our own
-		return fmt.Errorf("%w: %s did not answer within %s: look at dockerd and try again", runtime.ErrUnreachable, d.api.DaemonHost(), readTimeout)
+		return fmt.Errorf("%w: %s did not answer within %s: look at dockerd and try again", runtime.ErrUnreachable, d.api.DaemonHost(), engine.ReadTimeout)
 	}
 	return err
 }
 
 func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
-	name := primaryName(sandboxID)
+	name := engine.PrimaryName(sandboxID)
 	found, err := d.api.ContainerInspect(ctx, name)
-	if err == nil && d.owns(found.Config.Labels, sandboxID) && d.ours(found.Config.Labels, found.Image) {
+	if err == nil && d.api.Owns(found.Config.Labels, sandboxID) && d.api.Ours(found.Config.Labels, found.Image) {
 		return leftOf(sandboxID, "container "+name)
 	}
 	if err == nil {
-		return fmt.Errorf("%w: %s", runtime.ErrConflict, foreign("container", name, found.Config.Labels))
+		return fmt.Errorf("%w: %s", runtime.ErrConflict, engine.Foreign("container", name, found.Config.Labels))
 	}
-	if err != nil && !isNotFound(err) {
+	if err != nil && !engine.IsNotFound(err) {
 		return fmt.Errorf("dockerrt: cannot look for container %s: %w", name, err)
 	}
-	name = networkName(sandboxID)
+	name = engine.NetworkName(sandboxID)
 	n, err := d.api.NetworkInspect(ctx, name, network.InspectOptions{})
-	if err == nil && d.owns(n.Labels, sandboxID) {
+	if err == nil && d.api.Owns(n.Labels, sandboxID) {
 		return leftOf(sandboxID, "network "+name)
 	}
 	if err == nil {
-		return fmt.Errorf("%w: %s", runtime.ErrConflict, foreign("network", name, n.Labels))
+		return fmt.Errorf("%w: %s", runtime.ErrConflict, engine.Foreign("network", name, n.Labels))
 	}
-	if err != nil && !isNotFound(err) {
+	if err != nil && !engine.IsNotFound(err) {
 		return fmt.Errorf("dockerrt: cannot look for network %s: %w", name, err)
 	}
 	return nil
@@ -65,12 +66,8 @@ func leftOf(sandboxID, what string) error {
 }
 
 // Create implements runtime.Runtime.
-func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
-	started, err := d.create(ctx, sandboxID, spec, report)
-	return started, reached(err)
-}
-
-func (d *Docker) create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (started runtime.Started, err error) {
+func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (started runtime.Started, err error) {
+	defer engine.Mark(&err)
 	d.oplogs.Open(sandboxID)
 	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "create", spec)
 	defer oplog.Step(ctx, "ready", "sandbox")(&err)
@@ -181,12 +178,12 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 		return nil, "", err
 	}
 	defer give()
-	err = passing(ctx, func() error {
+	err = engine.RetryTransient(ctx, func() error {
 		var err error
 		if link, network, err = d.makeParts(ctx, sandboxID, spec, found); err == nil {
 			return nil
 		}
-		if !isConflict(err) {
+		if !engine.IsConflict(err) {
 			return backoff.Permanent(err)
 		}
 		return errors.Join(err, d.remove(ctx, sandboxID))
@@ -228,19 +225,15 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 			return d.createService(ctx, sandboxID, spec, service)
 		})
 	}
-	if networkErr := <-networked; networkErr != nil && (err == nil || !isConflict(err)) {
+	if networkErr := <-networked; networkErr != nil && (err == nil || !engine.IsConflict(err)) {
 		err = networkErr
 	}
 	return link, network, err
 }
 
 // Resume implements runtime.Runtime.
-func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
-	started, err := d.resume(ctx, sandboxID, spec, report)
-	return started, reached(err)
-}
-
-func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (_ runtime.Started, err error) {
+func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (_ runtime.Started, err error) {
+	defer engine.Mark(&err)
 	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "resume", spec)
 	defer oplog.Step(ctx, "ready", "sandbox")(&err)
 	if err := d.checkParts(ctx, sandboxID, spec); err != nil {
@@ -279,25 +272,25 @@ func (d *Docker) resume(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 
 // checkParts refuses to resume what is not whole: nothing is silently recreated.
 func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	missing := func(kind, name string) error {
-		return coded("SANDBOX_RUNTIME_CORRUPT", "%w: %s: delete the sandbox and create it again", ErrMissing, strings.TrimSpace(kind+" "+name))
+		return engine.Coded("SANDBOX_RUNTIME_CORRUPT", "%w: %s: delete the sandbox and create it again", engine.ErrMissing, strings.TrimSpace(kind+" "+name))
 	}
-	containers, err := d.containers(ctx, sandboxID, true)
+	containers, err := d.api.Containers(ctx, sandboxID, true)
 	if err != nil {
 		return err
 	}
 	there := func(component, service string) bool {
 		return slices.ContainsFunc(containers, func(c container.Summary) bool {
-			return c.Labels[labelComponent] == component && c.Labels[labelService] == service
+			return c.Labels[engine.LabelComponent] == component && c.Labels[engine.LabelService] == service
 		})
 	}
-	if !there(componentPrimary, "") {
-		return missing("container", primaryName(sandboxID))
+	if !there(engine.ComponentPrimary, "") {
+		return missing("container", engine.PrimaryName(sandboxID))
 	}
 	for _, service := range spec.RequiredServices {
-		if !there(componentService, service.Name) {
+		if !there(engine.ComponentService, service.Name) {
 			return missing("the container of service", service.Name)
 		}
 	}
@@ -306,18 +299,18 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 	} else if lacks != "" {
 		return missing("", lacks)
 	}
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.mine(sandboxID)})
+	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.api.Mine(sandboxID)})
 	if err != nil {
 		return err
 	}
 	if len(networks) == 0 && networked(spec) {
-		return missing("network", networkName(sandboxID))
+		return missing("network", engine.NetworkName(sandboxID))
 	}
 	for _, c := range containers {
 		if !connected(c) {
-			name, net := strings.TrimPrefix(c.Names[0], "/"), networkName(sandboxID)
-			return coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s is not on network %s any more: delete the sandbox and create it again",
-				ErrMissing, name, net)
+			name, net := strings.TrimPrefix(c.Names[0], "/"), engine.NetworkName(sandboxID)
+			return engine.Coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s is not on network %s any more: delete the sandbox and create it again",
+				engine.ErrMissing, name, net)
 		}
 	}
 	return nil

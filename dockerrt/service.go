@@ -1,6 +1,7 @@
 package dockerrt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -48,34 +50,34 @@ func each(ctx context.Context, services []*agboxv1.ServiceSpec, do func(context.
 func (d *Docker) PrepareService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
 	ctx = d.oplogs.Begin(ctx, sandboxID, "serve", nil, service)
 	_, err := d.ensure(ctx, service.Image, service.PullPolicy, func(image.Progress) {})
-	return reached(err)
+	return engine.Unreachable(err)
 }
 
 // StartService implements runtime.Runtime.
 func (d *Docker) StartService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec, again bool) error {
 	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "serve", spec)
-	return reached(passing(ctx, func() error {
+	return engine.RetryTransient(ctx, func() error {
 		if !again {
 			if err := d.createService(ctx, sandboxID, spec, service); err != nil {
 				return err
 			}
 		}
 		return d.startService(ctx, sandboxID, service)
-	}))
+	})
 }
 
 // AwaitService implements runtime.Runtime.
 func (d *Docker) AwaitService(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) error {
 	ctx = d.oplogs.Begin(ctx, sandboxID, "serve", nil, service)
 	if err := d.awaitHealthy(ctx, sandboxID, service); err != nil {
-		return reached(err)
+		return engine.Unreachable(err)
 	}
-	return reached(d.runHooks(ctx, sandboxID, service))
+	return engine.Unreachable(d.runHooks(ctx, sandboxID, service))
 }
 
 // createService makes the service's container, unless it is there.
 func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service *agboxv1.ServiceSpec) (err error) {
-	if _, err := d.serviceContainer(ctx, sandboxID, service.Name); err == nil || !errors.Is(err, ErrMissing) {
+	if _, err := d.serviceContainer(ctx, sandboxID, service.Name); err == nil || !errors.Is(err, engine.ErrMissing) {
 		return err
 	}
 	defer oplog.Step(ctx, "made", "container of service %s", service.Name)(&err)
@@ -83,7 +85,7 @@ func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agbo
 	if err != nil {
 		return err
 	}
-	ctx, cancel := d.write(ctx)
+	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
 	config := &container.Config{
 		Image:       found.ID,
@@ -91,19 +93,19 @@ func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agbo
 		Cmd:         service.Command,
 		User:        service.User,
 		Healthcheck: healthConfig(service.Healthcheck),
-		Labels:      d.containerLabels(sandboxID, componentService, service.Name, spec.Labels, found),
+		Labels:      d.api.ContainerLabels(sandboxID, engine.ComponentService, service.Name, spec.Labels, found),
 	}
 	host := confine(service)
 	host.Runtime = spec.Runtime
-	host.NetworkMode = container.NetworkMode(networkName(sandboxID))
+	host.NetworkMode = container.NetworkMode(engine.NetworkName(sandboxID))
 	host.DNS = d.nameServers(spec.Network)
 	host.LogConfig = serviceLog
 	networking := &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{
-		networkName(sandboxID): {Aliases: []string{service.Name}},
+		engine.NetworkName(sandboxID): {Aliases: []string{service.Name}},
 	}}
-	_, err = d.api.ContainerCreate(ctx, config, host, networking, nil, serviceName(sandboxID, service.Name))
-	if isConflict(err) {
-		_, err = d.api.ContainerCreate(ctx, config, host, networking, nil, uniqueServiceName(sandboxID, service.Name))
+	_, err = d.api.ContainerCreate(ctx, config, host, networking, nil, engine.ServiceName(sandboxID, service.Name))
+	if engine.IsConflict(err) {
+		_, err = d.api.ContainerCreate(ctx, config, host, networking, nil, engine.UniqueServiceName(sandboxID, service.Name))
 	}
 	if err != nil {
 		return explained(fmt.Errorf("cannot create its container: %w", err))
@@ -123,16 +125,16 @@ func healthConfig(check *agboxv1.HealthcheckConfig) *container.HealthConfig {
 	}
 }
 
-// serviceContainer finds the service's container by its labels. It fails with ErrMissing.
+// serviceContainer finds the service's container by its labels. It fails with engine.ErrMissing.
 func (d *Docker) serviceContainer(ctx context.Context, sandboxID, service string) (container.Summary, error) {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
-	found, err := d.containers(ctx, sandboxID, true, labelComponent+"="+componentService, labelService+"="+service)
+	found, err := d.api.Containers(ctx, sandboxID, true, engine.LabelComponent+"="+engine.ComponentService, engine.LabelService+"="+service)
 	if err != nil {
 		return container.Summary{}, err
 	}
 	if len(found) == 0 {
-		return container.Summary{}, coded(codeServiceMissing, "%w: the container of service %s", ErrMissing, service)
+		return container.Summary{}, engine.Coded(codeServiceMissing, "%w: the container of service %s", engine.ErrMissing, service)
 	}
 	return found[0], nil
 }
@@ -143,7 +145,7 @@ func (d *Docker) startService(ctx context.Context, sandboxID string, service *ag
 	if err != nil {
 		return err
 	}
-	ctx, cancel := d.write(ctx)
+	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
 	if err := d.api.ContainerStart(ctx, found.ID, container.StartOptions{}); err != nil {
 		return explained(fmt.Errorf("cannot start its container: %w", err))
@@ -196,16 +198,12 @@ func (d *Docker) hook(ctx context.Context, sandboxID string, services []*agboxv1
 }
 
 func serviceFailed(service *agboxv1.ServiceSpec, err error) runtime.ServiceReported {
-	report := runtime.ServiceReported{Service: service.Name, Code: runtime.CodeServiceFailed, Message: err.Error()}
-	if known, ok := errors.AsType[*codedError](err); ok {
-		report.Code = known.code
-	}
-	return report
+	return runtime.ServiceReported{Service: service.Name, Code: cmp.Or(engine.Code(err), runtime.CodeServiceFailed), Message: err.Error()}
 }
 
 // stopServices ends every service container, at once without a grace. Those that are gone already do not matter.
 func (d *Docker) stopServices(ctx context.Context, sandboxID string, grace time.Duration) error {
-	running, err := d.containers(ctx, sandboxID, false, labelComponent+"="+componentService)
+	running, err := d.api.Containers(ctx, sandboxID, false, engine.LabelComponent+"="+engine.ComponentService)
 	if err != nil || len(running) == 0 {
 		return err
 	}
@@ -218,10 +216,10 @@ func (d *Docker) stopServices(ctx context.Context, sandboxID string, grace time.
 			} else {
 				errs[i] = d.api.ContainerKill(ctx, c.ID, "KILL")
 			}
-			if isNotFound(errs[i]) || errs[i] != nil && strings.Contains(errs[i].Error(), "is not running") {
+			if engine.IsNotFound(errs[i]) || errs[i] != nil && strings.Contains(errs[i].Error(), "is not running") {
 				errs[i] = nil
 			}
-			oplog.Stepped(ctx, began, errs[i], "stopped", "service %s", c.Labels[labelService])
+			oplog.Stepped(ctx, began, errs[i], "stopped", "service %s", c.Labels[engine.LabelService])
 		})
 	}
 	group.Wait()

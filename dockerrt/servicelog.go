@@ -7,6 +7,8 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 )
 
 // ServiceLog calls send with what the service has written to "stdout" and "stderr", in order, up to now; with follow, on
@@ -15,10 +17,10 @@ import (
 // reading. Docker keeps the last 20 to 30 MB of a service's output.
 func (d *Docker) ServiceLog(ctx context.Context, sandboxID, service string, tail *uint64, follow bool, send func(stream string, data []byte) error) (found bool, err error) {
 	made, err := d.serviceContainer(ctx, sandboxID, service)
-	if errors.Is(err, ErrMissing) {
+	if errors.Is(err, engine.ErrMissing) {
 		return false, nil
 	} else if err != nil {
-		return false, reached(err)
+		return false, engine.Unreachable(err)
 	}
 	var skip uint64
 	if tail != nil { // Docker counts lines: to go back by bytes, all have to be counted
@@ -28,11 +30,11 @@ func (d *Docker) ServiceLog(ctx context.Context, sandboxID, service string, tail
 			return nil
 		})
 		if err != nil {
-			return true, reached(err)
+			return true, engine.Unreachable(err)
 		}
 		skip = size - min(*tail, size)
 	}
-	return true, reached(d.serviceOutput(ctx, made.ID, follow, func(stream string, data []byte) error {
+	return true, engine.Unreachable(d.serviceOutput(ctx, made.ID, follow, func(stream string, data []byte) error {
 		n := min(skip, uint64(len(data)))
 		skip -= n
 		if data = data[n:]; len(data) == 0 {

@@ -20,13 +20,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Labels of a snapshot's image. What is made from it inherits them, so no container is found by one of these, and no
 // image by a label of a container.
 const (
-	labelSnapshot         = labelNamespace + ".snapshot-"
+	labelSnapshot         = engine.LabelNamespace + ".snapshot-"
 	labelSnapshotID       = labelSnapshot + "id"
 	labelSnapshotInstance = labelSnapshot + "instance"
 	labelSnapshotOwner    = labelSnapshot + "owner"
@@ -49,7 +50,7 @@ const snapshotTime = 10 * time.Minute
 // SnapshotImage returns the reference of the snapshot's image. A tag holds 128 characters of an id's 200, and all daemons
 // of an engine share the name: the sum makes it this one's alone.
 func (d *Docker) SnapshotImage(snapshotID string) string {
-	sum := sha256.Sum256([]byte(d.config.Instance + "/" + snapshotID))
+	sum := sha256.Sum256([]byte(d.api.Instance() + "/" + snapshotID))
 	return snapshotPrefix + snapshotID[:min(len(snapshotID), 100)] + "." + hex.EncodeToString(sum[:8])
 }
 
@@ -60,20 +61,20 @@ func (d *Docker) SnapshotImage(snapshotID string) string {
 func (d *Docker) CreateSnapshot(ctx context.Context, want runtime.Snapshot) (runtime.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTime)
 	defer cancel()
-	defer context.AfterFunc(d.closed, cancel)()
+	defer context.AfterFunc(d.api.Closed(), cancel)()
 	made, err := d.createSnapshot(ctx, want)
-	return made, reached(err)
+	return made, engine.Unreachable(err)
 }
 
 func (d *Docker) createSnapshot(ctx context.Context, want runtime.Snapshot) (runtime.Snapshot, error) {
-	primary, err := d.inspectPrimary(ctx, want.SandboxId)
-	if isNotFound(err) {
+	primary, err := d.api.InspectPrimary(ctx, want.SandboxId)
+	if engine.IsNotFound(err) {
 		return want, fmt.Errorf("%w: the primary container is gone", runtime.ErrNothingToKeep)
 	} else if err != nil {
-		return want, fmt.Errorf("cannot inspect container %s: %w", primaryName(want.SandboxId), err)
+		return want, fmt.Errorf("cannot inspect container %s: %w", engine.PrimaryName(want.SandboxId), err)
 	}
 	base, err := d.api.ImageInspect(ctx, primary.Image)
-	if isNotFound(err) {
+	if engine.IsNotFound(err) {
 		return want, fmt.Errorf("%w: image %s, which the sandbox was made from, is gone", runtime.ErrNothingToKeep, primary.Image)
 	} else if err != nil {
 		return want, fmt.Errorf("cannot inspect image %s: %w", primary.Image, err)
@@ -81,7 +82,7 @@ func (d *Docker) createSnapshot(ctx context.Context, want runtime.Snapshot) (run
 	image := d.SnapshotImage(want.SnapshotId)
 	if _, err := d.api.ImageInspect(ctx, image); err == nil {
 		return want, fmt.Errorf("%w: the engine holds image %s", runtime.ErrSnapshotIDTaken, image)
-	} else if !isNotFound(err) {
+	} else if !engine.IsNotFound(err) {
 		return want, fmt.Errorf("cannot look for image %s: %w", image, err)
 	}
 	want.Snapshot = proto.CloneOf(want.Snapshot)
@@ -149,8 +150,8 @@ func (d *Docker) snapshotLabels(s runtime.Snapshot) (map[string]string, error) {
 	}
 	labels := map[string]string{
 		labelSnapshotID:       s.SnapshotId,
-		labelSnapshotInstance: d.config.Instance,
-		labelSnapshotOwner:    d.owner(),
+		labelSnapshotInstance: d.api.Instance(),
+		labelSnapshotOwner:    d.api.Process(),
 		labelSnapshotSandbox:  s.SandboxId,
 		labelSnapshotCreated:  s.CreatedAt.AsTime().Format(time.RFC3339Nano),
 		labelSnapshotRequest:  s.RequestID,
@@ -165,11 +166,11 @@ func (d *Docker) snapshotLabels(s runtime.Snapshot) (map[string]string, error) {
 
 // Snapshots lists this daemon's snapshots, those of forks included, in no order.
 func (d *Docker) Snapshots(ctx context.Context) ([]runtime.Snapshot, error) {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	images, err := d.snapshotImages(ctx)
 	if err != nil {
-		return nil, reached(err)
+		return nil, engine.Unreachable(err)
 	}
 	var list []runtime.Snapshot
 	for _, image := range images {
@@ -187,7 +188,7 @@ func (d *Docker) Snapshots(ctx context.Context) ([]runtime.Snapshot, error) {
 
 func (d *Docker) snapshotImages(ctx context.Context) ([]dockerimage.Summary, error) {
 	images, err := d.api.ImageList(ctx, dockerimage.ListOptions{
-		Filters: filters.NewArgs(filters.Arg("label", labelSnapshotInstance+"="+d.config.Instance)),
+		Filters: filters.NewArgs(filters.Arg("label", labelSnapshotInstance+"="+d.api.Instance())),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("dockerrt: cannot list images: %w", err)
@@ -229,20 +230,20 @@ func (d *Docker) snapshotOf(labels map[string]string, size int64) (runtime.Snaps
 
 // Snapshot returns the snapshot, or fails with runtime.ErrSnapshotNotFound.
 func (d *Docker) Snapshot(ctx context.Context, snapshotID string) (runtime.Snapshot, error) {
-	ctx, cancel := d.read(ctx)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
 	found, err := d.api.ImageInspect(ctx, d.SnapshotImage(snapshotID))
-	if isNotFound(err) || err == nil && (found.Config == nil || !d.keeps(found.Config.Labels, snapshotID)) {
+	if engine.IsNotFound(err) || err == nil && (found.Config == nil || !d.keeps(found.Config.Labels, snapshotID)) {
 		return runtime.Snapshot{}, fmt.Errorf("%w: %s", runtime.ErrSnapshotNotFound, snapshotID)
 	} else if err != nil {
-		return runtime.Snapshot{}, reached(fmt.Errorf("cannot inspect image %s: %w", d.SnapshotImage(snapshotID), err))
+		return runtime.Snapshot{}, engine.Unreachable(fmt.Errorf("cannot inspect image %s: %w", d.SnapshotImage(snapshotID), err))
 	}
 	return d.snapshotOf(found.Config.Labels, found.Size)
 }
 
 // keeps reports whether an image is this snapshot's, and this daemon's.
 func (d *Docker) keeps(labels map[string]string, snapshotID string) bool {
-	return labels[labelSnapshotID] == snapshotID && labels[labelSnapshotInstance] == d.config.Instance
+	return labels[labelSnapshotID] == snapshotID && labels[labelSnapshotInstance] == d.api.Instance()
 }
 
 // DeleteSnapshot removes the snapshot's image. It fails with runtime.ErrSnapshotNotFound, and with runtime.ErrSnapshotInUse
@@ -252,13 +253,13 @@ func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := d.write(ctx)
+	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
 	err = d.removeImage(ctx, s.Image)
-	if isConflict(err) {
+	if engine.IsConflict(err) {
 		return fmt.Errorf("%w: %w", runtime.ErrSnapshotInUse, err)
 	} else if err != nil {
-		return reached(err)
+		return engine.Unreachable(err)
 	}
 	return d.layout.dropSpec(s.Image)
 }
@@ -266,7 +267,7 @@ func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
 // removeImage leaves the image's parents alone, also those without a name.
 func (d *Docker) removeImage(ctx context.Context, image string) error {
 	_, err := d.api.ImageRemove(ctx, image, dockerimage.RemoveOptions{})
-	if err != nil && !isNotFound(err) {
+	if err != nil && !engine.IsNotFound(err) {
 		return fmt.Errorf("cannot remove image %s: %w", image, err)
 	}
 	return nil
@@ -290,7 +291,7 @@ func (d *Docker) inventorySnapshots(ctx context.Context, objects map[string]bool
 	}
 	kept := map[string]bool{}
 	for _, image := range images {
-		earlier := image.Labels[labelSnapshotOwner] != d.owner()
+		earlier := image.Labels[labelSnapshotOwner] != d.api.Process()
 		name := d.SnapshotImage(image.Labels[labelSnapshotID])
 		for _, tag := range image.RepoTags {
 			if earlier && strings.HasPrefix(tag, halfMade(name)) {
@@ -324,7 +325,7 @@ func (d *Docker) discard(ctx context.Context, name string, image dockerimage.Sum
 // snapshot has its labels, and was not made when they say.
 func (d *Docker) deleted(ctx context.Context, image dockerimage.Summary) bool {
 	made, err := time.Parse(time.RFC3339Nano, image.Labels[labelSnapshotCreated])
-	loading := image.Labels[labelSnapshotOwner] == d.owner() && time.Since(made) < snapshotTime
+	loading := image.Labels[labelSnapshotOwner] == d.api.Process() && time.Since(made) < snapshotTime
 	if err != nil || loading || slices.ContainsFunc(image.RepoTags, func(tag string) bool { return tag != "<none>:<none>" }) {
 		return false
 	}

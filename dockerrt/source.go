@@ -11,6 +11,7 @@ import (
 
 	"github.com/docker/docker/api/types/mount"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/hostpath"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -133,6 +134,6 @@ func privateCopy(m *agboxv1.MountSpec) bool {
 
 // changed is what a person hears of a source that is not what was accepted.
 func changed(err error) error {
-	return coded(codeSourceChanged, "%w: a sandbox starts with nothing else than what was accepted: see who changed that, and fork the sandbox "+
+	return engine.Coded(codeSourceChanged, "%w: a sandbox starts with nothing else than what was accepted: see who changed that, and fork the sandbox "+
 		"for one with its files and the mounts as they are now, or delete it", err)
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -21,20 +22,17 @@ import (
 const statsAtOnce = 4
 
 // Stats implements runtime.Runtime.
-func (d *Docker) Stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error) {
-	stats, err := d.stats(ctx, sandboxID)
-	return stats, reached(err)
-}
-
-func (d *Docker) stats(ctx context.Context, sandboxID string) ([]*agboxv1.ContainerStats, error) {
-	ctx, cancel := d.read(ctx)
+// Stats implements runtime.Host.
+func (d *Docker) Stats(ctx context.Context, sandboxID string) (_ []*agboxv1.ContainerStats, err error) {
+	defer engine.Mark(&err)
+	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
-	containers, err := d.containers(ctx, sandboxID, false) // those that run, or are paused
+	containers, err := d.api.Containers(ctx, sandboxID, false) // those that run, or are paused
 	if err != nil {
 		return nil, fmt.Errorf("dockerrt: %w", err)
 	}
 	slices.SortFunc(containers, func(a, b container.Summary) int { // the primary has no service's name
-		return cmp.Compare(a.Labels[labelService], b.Labels[labelService])
+		return cmp.Compare(a.Labels[engine.LabelService], b.Labels[engine.LabelService])
 	})
 	stats := make([]*agboxv1.ContainerStats, len(containers))
 	group, ctx := errgroup.WithContext(ctx)
@@ -42,13 +40,13 @@ func (d *Docker) stats(ctx context.Context, sandboxID string) ([]*agboxv1.Contai
 	for i, c := range containers {
 		group.Go(func() error {
 			read, err := d.oneShot(ctx, c.ID)
-			if isNotFound(err) {
+			if engine.IsNotFound(err) {
 				return nil // it ended meanwhile
 			} else if err != nil {
 				return fmt.Errorf("dockerrt: cannot read the stats of %s: %w", strings.Join(c.Names, ", "), err)
 			}
 			if !read.Read.IsZero() { // it ended meanwhile, too
-				stats[i] = statsOf(c.Labels[labelService], read)
+				stats[i] = statsOf(c.Labels[engine.LabelService], read)
 			}
 			return nil
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
 )
 
@@ -21,8 +22,8 @@ func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duratio
 	if grace != nil {
 		patience = *grace
 	}
-	return reached(passing(ctx, func() error {
-		ctx, cancel := context.WithTimeout(ctx, writeTimeout+patience)
+	return engine.RetryTransient(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, engine.WriteTimeout+patience)
 		defer cancel()
 		if err := d.thaw(ctx, sandboxID); err != nil {
 			return err
@@ -31,15 +32,15 @@ func (d *Docker) Stop(ctx context.Context, sandboxID string, grace *time.Duratio
 			return err
 		}
 		return d.stopServices(ctx, sandboxID, patience)
-	}))
+	})
 }
 
 // Halt implements runtime.Runtime.
 func (d *Docker) Halt(ctx context.Context, sandboxID string) (err error) {
 	ctx = d.oplogs.Begin(ctx, sandboxID, "halt", nil)
 	defer oplog.Step(ctx, "stopped", "sandbox")(&err)
-	return reached(passing(ctx, func() error {
-		ctx, cancel := d.write(ctx)
+	return engine.RetryTransient(ctx, func() error {
+		ctx, cancel := d.api.Write(ctx)
 		defer cancel()
 		if err := d.thaw(ctx, sandboxID); err != nil {
 			return err
@@ -47,24 +48,24 @@ func (d *Docker) Halt(ctx context.Context, sandboxID string) (err error) {
 		services := make(chan error, 1)
 		go func() { services <- d.stopServices(ctx, sandboxID, 0) }()
 		err := d.stopPrimary(ctx, sandboxID, 0)
-		if errors.Is(err, ErrMissing) {
+		if errors.Is(err, engine.ErrMissing) {
 			err = nil
 		}
 		return errors.Join(err, <-services)
-	}))
+	})
 }
 
 func (d *Docker) stopPrimary(ctx context.Context, sandboxID string, grace time.Duration) (err error) {
-	name := primaryName(sandboxID)
+	name := engine.PrimaryName(sandboxID)
 	defer oplog.Step(ctx, "stopped", "container %s", name)(&err)
 	if !d.stopByInit(ctx, sandboxID, grace) {
 		seconds := int(stopSlack / time.Second)
-		id, err := d.primary(ctx, sandboxID)
+		id, err := d.api.Primary(ctx, sandboxID)
 		if err == nil {
 			err = d.api.ContainerStop(ctx, id, container.StopOptions{Timeout: &seconds})
 		}
-		if isNotFound(err) {
-			return coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s: delete the sandbox", ErrMissing, name)
+		if engine.IsNotFound(err) {
+			return engine.Coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s: delete the sandbox", engine.ErrMissing, name)
 		} else if err != nil {
 			return fmt.Errorf("cannot stop container %s: %w", name, err)
 		}
@@ -85,7 +86,7 @@ func (d *Docker) stopByInit(ctx context.Context, sandboxID string, grace time.Du
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+stopSlack)
 	defer cancel()
-	id, err := d.primary(ctx, sandboxID)
+	id, err := d.api.Primary(ctx, sandboxID)
 	if err != nil {
 		return false
 	}

@@ -4,13 +4,19 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"net/netip"
 	"os"
 	"strings"
 	"sync"
 
 	"github.com/docker/docker/api/types/network"
+
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 )
+
+// ErrPoolExhausted: every subnet of the configured pool is in use.
+var ErrPoolExhausted = errors.New("dockerrt: no free subnet")
 
 // subnets hands out the subnets of the pool, because Docker's own pools end at about 30 networks.
 type subnets struct {
@@ -63,7 +69,7 @@ func (s *subnets) take() (netip.Prefix, error) {
 			return candidate, nil
 		}
 	}
-	return netip.Prefix{}, coded("NETWORK_POOL_EXHAUSTED",
+	return netip.Prefix{}, engine.Coded("NETWORK_POOL_EXHAUSTED",
 		"%w: every /%d of %s is in use: delete sandboxes, or set network.pool to a larger range", ErrPoolExhausted, s.bits, s.pool)
 }
 

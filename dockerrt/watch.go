@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
 )
 
@@ -92,13 +93,13 @@ func (d *Docker) deliver(m events.Message, watcher runtime.Watcher) {
 	labels := m.Actor.Attributes
 	if m.Type == events.ImageEventType {
 		// An engine goes on with what a dead daemon asked for, and nobody else looks for that.
-		if strings.HasPrefix(labels["name"], halfMadePrefix) && labels[labelSnapshotInstance] == d.config.Instance && labels[labelSnapshotOwner] != d.owner() {
+		if strings.HasPrefix(labels["name"], halfMadePrefix) && labels[labelSnapshotInstance] == d.config.Instance && labels[labelSnapshotOwner] != d.api.Process() {
 			watcher.Missed()
 		}
 		return
 	}
 	if m.Type == events.NetworkEventType {
-		switch id, ours := strings.CutPrefix(labels["name"], networkPrefix); {
+		switch id, ours := strings.CutPrefix(labels["name"], engine.NetworkPrefix); {
 		case !ours:
 		case m.Action == events.ActionCreate:
 			watcher.Appeared(id)
@@ -108,12 +109,12 @@ func (d *Docker) deliver(m events.Message, watcher runtime.Watcher) {
 		return
 	}
 	switch {
-	case labels[labelInstance] != d.config.Instance:
+	case labels[engine.LabelInstance] != d.api.Instance():
 	case m.Action == events.ActionCreate:
-		watcher.Appeared(labels[labelSandbox])
+		watcher.Appeared(labels[engine.LabelSandbox])
 	case m.Action != events.ActionDie:
 	default:
-		watcher.Ended(labels[labelSandbox])
+		watcher.Ended(labels[engine.LabelSandbox])
 	}
 }
 
@@ -133,7 +134,7 @@ func (d *Docker) commandEnd(sandboxID string) string {
 // noteEvent has the end of a container, and a change of a service's health, recorded in the sandbox's operation log.
 func (d *Docker) noteEvent(m events.Message, notes chan<- note) {
 	labels := m.Actor.Attributes
-	if m.Type != events.ContainerEventType || !d.ours(labels, labels["image"]) {
+	if m.Type != events.ContainerEventType || !d.api.Ours(labels, labels["image"]) {
 		return
 	}
 	var text string
@@ -141,17 +142,17 @@ func (d *Docker) noteEvent(m events.Message, notes chan<- note) {
 	case m.Action == events.ActionDie:
 		text = "container " + labels["name"] + " ended with exit code " + labels["exitCode"]
 	case strings.HasPrefix(string(m.Action), string(events.ActionHealthStatus)):
-		text = "service " + labels[labelService] + ": " + string(m.Action)
+		text = "service " + labels[engine.LabelService] + ": " + string(m.Action)
 	default:
 		return
 	}
-	n := note{Entry: oplog.NewEntry(labels[labelSandbox], "engine", text)}
-	if m.Action == events.ActionDie && labels[labelComponent] == componentPrimary {
-		n.commandOf = labels[labelSandbox]
+	n := note{Entry: oplog.NewEntry(labels[engine.LabelSandbox], "engine", text)}
+	if m.Action == events.ActionDie && labels[engine.LabelComponent] == engine.ComponentPrimary {
+		n.commandOf = labels[engine.LabelSandbox]
 	}
 	select {
 	case notes <- n:
 	default:
-		d.log.Warn("a line is missing in a sandbox's operation log: the disk is too slow", "sandbox_id", labels[labelSandbox], "line", text)
+		d.log.Warn("a line is missing in a sandbox's operation log: the disk is too slow", "sandbox_id", labels[engine.LabelSandbox], "line", text)
 	}
 }

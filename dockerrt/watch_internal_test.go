@@ -9,6 +9,7 @@ import (
 
 	"github.com/docker/docker/api/types/events"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestEventsWaitForNoDisk(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
-	d := &Docker{log: log, config: Config{Instance: "mine"}, oplogs: oplog.New(t.TempDir(), log)}
+	d := &Docker{log: log, api: engine.New(nil, engine.Owner{Instance: "mine"}), oplogs: oplog.New(t.TempDir(), log)}
 	d.oplogs.Open("box")
 	notes := make(chan note, 2)
 	free := make(chan struct{})
@@ -31,7 +32,7 @@ func TestEventsWaitForNoDisk(t *testing.T) {
 	for range 10 {
 		for _, id := range []string{"box", "gone"} {
 			d.noteEvent(events.Message{Type: events.ContainerEventType, Action: events.ActionDie, Actor: events.Actor{Attributes: map[string]string{
-				labelInstance: "mine", labelSandbox: id, "name": "c", "exitCode": "7"}}}, notes)
+				engine.LabelInstance: "mine", engine.LabelSandbox: id, "name": "c", "exitCode": "7"}}}, notes)
 		}
 	}
 	close(notes)
