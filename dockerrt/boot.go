@@ -29,7 +29,7 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 	if err := os.Remove(d.layout.result(sandboxID, runtime.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if link.bridge != nil {
+	if link.relay != nil {
 		if err := d.placeInit(ctx, sandboxID); err != nil {
 			return explained(err)
 		}

@@ -28,7 +28,7 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = engine.TryDelay, lastAttempt
 	result, err := d.exec(ctx, request)
-	for asked && err != nil && ctx.Err() == nil && !errors.Is(err, link.ErrClosed) && !errors.Is(err, link.ErrTooOld) {
+	for asked && err != nil && ctx.Err() == nil && !errors.Is(err, link.ErrClosed) {
 		delay := wait.NextBackOff()
 		d.log.Warn("a command that may run cannot be attached to yet", "sandbox_id", sandboxID, "exec_id", execID, "again_in", delay, "error", err)
 		select {
@@ -42,9 +42,6 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	}
 	if recorded, found := d.ExecRecord(sandboxID, execID); found {
 		return recorded, nil
-	}
-	if errors.Is(err, link.ErrTooOld) {
-		return runtime.ExecResult{}, notStarted(err)
 	}
 	if errors.Is(err, link.ErrClosed) {
 		// The sandbox is being stopped or removed, and whoever does that tells the end of its commands.

@@ -10,6 +10,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/link"
+	"github.com/agbox-dev/agbox/guest/relay"
 )
 
 // links are the daemon's ends of the sockets that the sandboxes' agbox-inits connect to.
@@ -26,7 +27,7 @@ type links struct {
 // sandboxLink accepts the one process that Docker says is the container's first.
 type sandboxLink struct {
 	*link.Link
-	bridge  *bridge       // nil where agbox-init connects by itself
+	relay   *relay.Relay  // nil where agbox-init connects by itself
 	running chan struct{} // closed once the container was started
 	once    sync.Once
 
@@ -60,18 +61,18 @@ func (l *sandboxLink) firstKnown() process {
 
 func (l *sandboxLink) started() { l.once.Do(func() { close(l.running) }) }
 
-// Thaw is for right after the container was unpaused, when the bridge may be about to try again.
+// Thaw is for right after the container was unpaused, when the relay may be about to try again.
 func (l *sandboxLink) Thaw() {
 	l.Link.Thaw()
-	if l.bridge != nil {
-		l.bridge.hurry()
+	if l.relay != nil {
+		l.relay.Hurry()
 	}
 }
 
-// Close ends the bridge before what it is connected to.
+// Close ends the relay before what it is connected to.
 func (l *sandboxLink) Close() error {
-	if l.bridge != nil {
-		l.bridge.close()
+	if l.relay != nil {
+		l.relay.Close()
 	}
 	return l.Link.Close()
 }
@@ -90,24 +91,21 @@ func (d *Docker) link(sandboxID string) (*sandboxLink, error) {
 		return nil, fmt.Errorf("cannot make the sandbox's directories: %w", err)
 	}
 	l := &sandboxLink{running: make(chan struct{}), verifying: make(chan struct{}, 1)}
-	relayed := d.layout.relayed(sandboxID)
-	verify := func(ctx context.Context, pid int) error {
-		if relayed {
-			return verifyBridge(pid)
-		}
-		return d.verify(ctx, l, sandboxID, pid)
-	}
-	var err error
+	verify := func(ctx context.Context, pid int) error { return d.verify(ctx, l, sandboxID, pid) }
 	lost := func(why string) {
 		d.oplogs.Note(sandboxID, "link", why)
 		d.log.Warn("the link to a sandbox is lost", "sandbox_id", sandboxID, "reason", why)
 		d.links.report(sandboxID, why)
 	}
-	if l.Link, err = link.Listen(d.layout.socket(sandboxID), link.Owner{Verify: verify, Lost: lost, Patience: d.config.LinkPatience}, d.log); err != nil {
-		return nil, err
-	}
-	if relayed {
-		l.bridge = d.startBridge(sandboxID, l.running)
+	owner := link.Owner{Verify: verify, Lost: lost, Patience: d.config.LinkPatience}
+	if d.layout.relayed(sandboxID) {
+		l.Link = link.New(owner, d.log)
+		l.relay = relay.Start(d.relayOf(sandboxID, l))
+	} else {
+		var err error
+		if l.Link, err = link.Listen(d.layout.socket(sandboxID), owner, d.log); err != nil {
+			return nil, err
+		}
 	}
 	d.links.open[sandboxID] = l
 	return l, nil
@@ -171,14 +169,6 @@ func (d *Docker) verify(ctx context.Context, l *sandboxLink, sandboxID string, p
 	return nil
 }
 
-// verifyBridge lets only this process in. Who speaks at the other end of the bridge, its relay tells.
-func verifyBridge(pid int) error {
-	if pid != os.Getpid() {
-		return fmt.Errorf("only agboxd itself, pid %d, may connect", os.Getpid())
-	}
-	return nil
-}
-
 // unlink closes the sandbox's link, if there is one.
 func (d *Docker) unlink(sandboxID string) {
 	d.links.mu.Lock()
@@ -238,7 +228,9 @@ func (l *links) closeAll() {
 	all := l.open
 	l.open = map[string]*sandboxLink{}
 	l.mu.Unlock()
-	for _, link := range all {
-		link.Close()
+	var closing sync.WaitGroup
+	for _, link := range all { // a relay may take its time
+		closing.Go(func() { link.Close() })
 	}
+	closing.Wait()
 }

@@ -6,21 +6,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
+	"github.com/docker/docker/api/types"
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/versions"
+	"golang.org/x/sys/unix"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/protocol"
+	"github.com/agbox-dev/agbox/guest/relay"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -161,8 +161,8 @@ func (d *Docker) gather(ctx context.Context, sandboxID string) {
 		return
 	}
 	link := d.links.find(sandboxID)
-	if link != nil && link.bridge != nil {
-		link.bridge.close()
+	if link != nil && link.relay != nil {
+		link.relay.Close()
 	}
 	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
@@ -173,7 +173,9 @@ func (d *Docker) gather(ctx context.Context, sandboxID string) {
 	for _, directory := range []string{logTarget, relayState} { // results and indexes tell of output that is there
 		archive, _, err := d.api.CopyFromContainer(ctx, id, directory)
 		if err == nil {
-			err = errors.Join(d.layout.gather(sandboxID, tar.NewReader(archive), d.room), archive.Close())
+			err = errors.Join(relay.Gather(tar.NewReader(archive), func(execID, kind string) string {
+				return d.layout.gathered(sandboxID, execID, kind)
+			}, d.room), archive.Close())
 		}
 		if err != nil && !engine.IsNotFound(err) {
 			d.log.Warn("the last output of a sandbox's commands may be missing", "sandbox_id", sandboxID, "error", err)
@@ -181,74 +183,53 @@ func (d *Docker) gather(ctx context.Context, sandboxID string) {
 	}
 }
 
-// gather adds to the files of this host what the archive has more. It makes none: names from a sandbox choose nothing that is
-// not there for it already.
-func (l layout) gather(sandboxID string, archive *tar.Reader, room func(*os.File) uint64) error {
-	for {
-		header, err := archive.Next()
-		if err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		id, what, _ := strings.Cut(path.Base(header.Name), ".")
-		if header.Typeflag != tar.TypeReg || id == "" {
-			continue
-		}
-		switch what = strings.TrimSuffix(what, ".log"); what {
-		case protocol.KindStdout, protocol.KindStderr:
-			err = appendRest(l.log(sandboxID, id, what), archive, room)
-		case protocol.KindIndex:
-			err = appendRest(l.index(sandboxID, id), archive, room)
-		case protocol.KindRecord:
-			err = addRecord(l.result(sandboxID, id), archive)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+// gathered is the file of this host that is of the same kind as one in the sandbox, "" for none.
+func (l layout) gathered(sandboxID, execID, kind string) string {
+	switch kind {
+	case protocol.KindStdout, protocol.KindStderr:
+		return l.log(sandboxID, execID, kind)
+	case protocol.KindIndex:
+		return l.index(sandboxID, execID)
+	case protocol.KindRecord:
+		return l.result(sandboxID, execID)
+	}
+	return ""
+}
+
+// relayOf is what the relay into the sandbox needs.
+func (d *Docker) relayOf(sandboxID string, l *sandboxLink) relay.Sandbox {
+	return relay.Sandbox{
+		Link: l.Link, Running: l.running, Room: d.room, Log: d.log.With("sandbox_id", sandboxID),
+		Attach:  func(ctx context.Context) (types.HijackedResponse, error) { return d.attachRelay(ctx, sandboxID) },
+		Outputs: func() (stdout, stderr *os.File, err error) { return d.openOutputs(sandboxID, protocol.CommandID) },
+		Record:  func() (*os.File, error) { return d.layout.openRecord(sandboxID, protocol.CommandID) },
 	}
 }
 
-// appendRest makes a file as long as the other one is, as far as there is room: the other one may be a hole.
-func appendRest(name string, from io.Reader, room func(*os.File) uint64) error {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|syscall.O_NOFOLLOW, 0)
+func (d *Docker) attachRelay(ctx context.Context, sandboxID string) (types.HijackedResponse, error) {
+	ctx, cancel := d.api.Read(ctx)
+	defer cancel()
+	id, err := d.api.Primary(ctx, sandboxID)
 	if err != nil {
-		return err
+		return types.HijackedResponse{}, err
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", name)
+	made, err := d.api.ContainerExecCreate(ctx, id, container.ExecOptions{
+		User: "0:0", WorkingDir: "/", AttachStdin: true, AttachStdout: true, AttachStderr: true,
+		Cmd: []string{initTarget, "relay", "--socket=" + initSocket, "--logs=" + logTarget, "--state=" + relayState},
+	})
+	if err != nil {
+		return types.HijackedResponse{}, err
 	}
-	if err == nil {
-		_, err = io.CopyN(io.Discard, from, info.Size())
-	}
-	if err == io.EOF {
-		return nil
-	}
-	if err == nil {
-		_, err = io.Copy(file, io.LimitReader(from, int64(min(room(file), math.MaxInt64))))
-	}
-	return err
+	return d.api.ContainerExecAttach(ctx, made.ID, container.ExecAttachOptions{})
 }
 
-// addRecord keeps a result of which this host has none.
-func addRecord(name string, from io.Reader) error {
-	data, err := io.ReadAll(io.LimitReader(from, 2*recordRoom))
-	if err != nil {
-		return err
+// room is how many bytes may be added to a file of output without taking the last of its disk. What agbox-init looks at is the
+// disk of the engine.
+func (d *Docker) room(file *os.File) uint64 {
+	var disk unix.Statfs_t
+	if d.config.DiskHeadroom == 0 || unix.Fstatfs(int(file.Fd()), &disk) != nil {
+		return math.MaxUint64
 	}
-	if result, valid := protocol.ParseRecord(data); !valid || result.ID != filepath.Base(name) {
-		return nil
-	}
-	file, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	held, err := io.ReadAll(io.LimitReader(file, 2*recordRoom))
-	if _, valid := protocol.ParseRecord(held); err == nil && !valid {
-		_, err = file.WriteAt(data, 0)
-	}
-	return err
+	free := disk.Bavail * uint64(disk.Bsize)
+	return free - min(free, d.config.DiskHeadroom)
 }

@@ -21,11 +21,7 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootS
 	if record != nil {
 		files = append(files, record)
 	}
-	frame, err := protocol.Encode(&protocol.Boot{}, len(files))
-	if err != nil {
-		return BootStatus{}, err
-	}
-	var told *peer
+	var told *Peer
 	for {
 		p, err := l.await(ctx, told, false)
 		if err != nil {
@@ -35,7 +31,7 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootS
 			l.mu.Lock()
 			p.booting = true
 			l.mu.Unlock()
-			if err := p.sendFiles(frame, files); err != nil {
+			if err := p.sendFiles(&protocol.Boot{}, files); err != nil {
 				return BootStatus{}, err
 			}
 		}
@@ -56,17 +52,19 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootS
 // Stop asks init to end everything in the sandbox: TERM, after grace KILL, and then itself. It
 // waits for a connection, and returns once the request is on its way.
 func (l *Link) Stop(ctx context.Context, grace time.Duration) error {
-	var told *peer
+	var told *Peer
 	for {
 		p, err := l.await(ctx, told, false)
 		if err != nil {
 			return err
 		}
 		told = p
+		p.send(&protocol.Stop{Grace: grace})
 		select {
-		case <-p.send(&protocol.Stop{Grace: grace}):
-			return nil
-		case <-p.done:
+		case sent := <-p.queue.Flush():
+			if sent {
+				return nil
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}

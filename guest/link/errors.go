@@ -14,8 +14,6 @@ var (
 	ErrSignalUnknown = errors.New("link: connection lost, unknown whether the signal was sent")
 	// ErrNoTerminal: the exec was started without a terminal.
 	ErrNoTerminal = errors.New("link: the exec has no terminal")
-	// ErrTooOld: the sandbox's init is of a release that knows of neither input nor terminals.
-	ErrTooOld = errors.New("link: the sandbox was started by an earlier agboxd and has no input and no terminals for commands: stop and resume it first")
 	// ErrThawed: Thaw was called while Freeze waited.
 	ErrThawed = errors.New("link: thawed meanwhile")
 )

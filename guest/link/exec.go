@@ -2,9 +2,9 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/agbox-dev/agbox/guest/protocol"
@@ -32,8 +32,8 @@ type ExecSpec struct {
 	// Stdin are the read end of the command's input, a blocking one, and a write end that init keeps open until
 	// CloseStdin; nil for an input that is at its end. They are the caller's, as Files.
 	Stdin [2]*os.File
-	// Index is the file for the index of the output (see protocol.AppendRun), nil for none; it is the caller's, as Files. An
-	// init that knows of no index, and a command with a terminal, leave it empty.
+	// Index is the file for the index of the output (see protocol.AppendRun), nil for none; it is the caller's, as Files. A command
+	// with a terminal leaves it empty.
 	Index *os.File
 	// Terminal, unless nil: the command has a terminal of this size, which its input is typed at, and which stdout shows.
 	Terminal *protocol.Size
@@ -66,8 +66,6 @@ func (c *call) poke() {
 // with the same id attaches again. A call for an id that another one waits for gets the same result,
 // or takes its place when that one gives up. The result is repeated by init until Ack.
 //
-// Input and a terminal fail with ErrTooOld where init is of an earlier release.
-//
 // With protocol.CommandID it waits for the main command. That is for after Boot: an init that knows
 // of none answers with a Result whose ErrorCode is CodeStartFailed.
 func (l *Link) Exec(ctx context.Context, spec ExecSpec) (protocol.Result, error) {
@@ -77,7 +75,7 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (protocol.Result, error)
 	}
 	defer l.unregister(spec.ID)
 
-	var told, cancelTold, closeTold *peer // the connections that have heard of this call, of its cancellation, of its input's end
+	var told, cancelTold, closeTold *Peer // the connections that have heard of this call, of its cancellation, of its input's end
 	var graceTold time.Duration
 	for {
 		l.mu.Lock()
@@ -123,39 +121,26 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (protocol.Result, error)
 	}
 }
 
-func (s *ExecSpec) send(p *peer) error {
-	if (s.Stdin[0] != nil || s.Terminal != nil) && !p.indexes {
-		return ErrTooOld
-	}
-	files, roles := s.files(p.indexes)
-	frame, err := protocol.Encode(&protocol.Exec{
+func (s *ExecSpec) send(p *Peer) error {
+	m := &protocol.Exec{
 		ID: s.ID, Argv: s.Argv, Env: s.Env, Cwd: s.Cwd, User: s.User,
-		Timeout: s.Timeout, Grace: s.Grace, MaxOutput: s.MaxOutput, Roles: roles, Terminal: s.Terminal,
-	}, len(files))
-	if err != nil {
-		return fmt.Errorf("arguments and environment are too long: %w", err)
+		Timeout: s.Timeout, Grace: s.Grace, MaxOutput: s.MaxOutput, Terminal: s.Terminal,
 	}
-	return p.sendFiles(frame, files)
-}
-
-// files are the descriptors to send, and their roles, nil for the three that every command has.
-func (s *ExecSpec) files(indexes bool) (files []*os.File, roles []string) {
-	if s.ID == protocol.CommandID {
-		return nil, nil
+	var files []*os.File
+	if s.ID != protocol.CommandID {
+		files, m.Roles = append(files, s.Files[:]...), append(m.Roles, protocol.RoleStdout, protocol.RoleStderr, protocol.RoleRecord)
+		if s.Stdin[0] != nil {
+			files, m.Roles = append(files, s.Stdin[:]...), append(m.Roles, protocol.RoleStdin, protocol.RoleStdinKeeper)
+		}
+		if s.Index != nil && s.Terminal == nil {
+			files, m.Roles = append(files, s.Index), append(m.Roles, protocol.RoleIndex)
+		}
 	}
-	files = slices.Clone(s.Files[:])
-	if s.Stdin[0] != nil {
-		files = append(files, s.Stdin[:]...)
-		roles = append(roles, protocol.RoleStdin, protocol.RoleStdinKeeper)
+	err := p.sendFiles(m, files)
+	if errors.Is(err, protocol.ErrTooBig) {
+		err = fmt.Errorf("arguments and environment are too long: %w", err)
 	}
-	if s.Index != nil && indexes && s.Terminal == nil {
-		files = append(files, s.Index)
-		roles = append(roles, protocol.RoleIndex)
-	}
-	if roles != nil {
-		roles = append([]string{protocol.RoleStdout, protocol.RoleStderr, protocol.RoleRecord}, roles...)
-	}
-	return files, roles
+	return err
 }
 
 // register makes a call for the id once there is no other, and returns none but the result when that one brought it.

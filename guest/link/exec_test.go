@@ -42,16 +42,6 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// An init of before descriptors had roles would never answer.
-func TestExecWithInputNeedsNewInit(t *testing.T) {
-	l, _, _ := open(t, protocol.Hello{})
-	s := spec(t, "e")
-	s.Terminal = &protocol.Size{Rows: 1, Columns: 1}
-	if a := <-exec(l, limit(t), s); !errors.Is(a.error, link.ErrTooOld) {
-		t.Fatalf("%+v", a)
-	}
-}
-
 // A call for an id that another one waits for takes its place when that one gives up.
 func TestExecTwice(t *testing.T) {
 	l, _, p := open(t, protocol.Hello{})

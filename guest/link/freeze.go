@@ -10,7 +10,7 @@ import (
 // confirmed that: from then on the container may be paused for any time, and nothing expires. It waits for
 // a connection if there is none. The wish outlives the call, also one that ends with ctx's error, and is said
 // again on each new connection; whoever gives the pause up calls Thaw. Calling it twice changes nothing.
-// An init of an earlier release never confirms. Errors: ctx's own, ErrThawed, ErrClosed.
+// Errors: ctx's own, ErrThawed, ErrClosed.
 func (l *Link) Freeze(ctx context.Context) error {
 	l.wish(true)
 	for {

@@ -34,13 +34,13 @@ type Link struct {
 	lost     func(why string)
 	patience time.Duration
 	log      *slog.Logger
-	listener *net.UnixListener
-	ctx      context.Context // ends with Close
+	listener *net.UnixListener // nil for none
+	ctx      context.Context   // ends with Close
 	cancel   context.CancelFunc
 	tasks    sync.WaitGroup
 
 	mu      sync.Mutex
-	peer    *peer         // nil while init is not connected
+	peer    *Peer         // nil while init is not connected
 	changed chan struct{} // closed and replaced whenever peer or what is said of freezing changes
 	calls   map[string]*call
 	cancels map[string]time.Duration // of ids without a call
@@ -75,10 +75,18 @@ func Listen(socketPath string, owner Owner, log *slog.Logger) (*Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("link: listen on %s: %w", socketPath, err)
 	}
+	l := New(owner, log)
+	l.path, l.listener = socketPath, listener
+	l.tasks.Go(l.accept)
+	return l, nil
+}
+
+// New makes a link that init gets to by Join only.
+func New(owner Owner, log *slog.Logger) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
-		path: socketPath, verify: owner.Verify, lost: owner.Lost, patience: cmp.Or(owner.Patience, Patience),
-		log: log, listener: listener, ctx: ctx, cancel: cancel,
+		verify: owner.Verify, lost: owner.Lost, patience: cmp.Or(owner.Patience, Patience),
+		log: log, ctx: ctx, cancel: cancel,
 		changed: make(chan struct{}), stir: make(chan struct{}, 1),
 		calls: map[string]*call{}, cancels: map[string]time.Duration{}, acks: map[string]struct{}{},
 		closes: map[string]struct{}{},
@@ -86,22 +94,27 @@ func Listen(socketPath string, owner Owner, log *slog.Logger) (*Link, error) {
 	if l.lost == nil {
 		l.lost = func(string) {}
 	}
-	l.tasks.Go(l.accept)
 	l.tasks.Go(l.watch)
-	return l, nil
+	return l
 }
 
 // Close ends the link and removes the socket; what runs in the sandbox goes on. All waiting calls
 // return ErrClosed. On return no goroutine of the link is left.
 func (l *Link) Close() error {
 	l.cancel()
-	err := l.listener.Close()
+	var err error
+	if l.listener != nil {
+		err = l.listener.Close()
+	}
 	l.mu.Lock()
 	if l.peer != nil {
-		l.peer.close()
+		l.peer.queue.Close()
 	}
 	l.mu.Unlock()
 	l.tasks.Wait()
+	if l.listener == nil {
+		return nil
+	}
 	return removeSocket(l.path, err)
 }
 
@@ -113,7 +126,7 @@ func (l *Link) Connected(ctx context.Context) error {
 
 // await returns the live peer as soon as there is one other than the given; with booted, one that serves what comes after
 // Boot.
-func (l *Link) await(ctx context.Context, other *peer, booted bool) (*peer, error) {
+func (l *Link) await(ctx context.Context, other *Peer, booted bool) (*Peer, error) {
 	l.mu.Lock()
 	l.waiting++
 	l.stirred()
@@ -176,70 +189,92 @@ func (l *Link) accept() {
 		l.tasks.Go(func() {
 			defer conn.Close()
 			defer context.AfterFunc(l.ctx, func() { conn.Close() })()
-			p, err := l.greet(conn)
+			c := &socket{conn: conn}
+			hello, err := l.greet(c)
 			<-slots
-			if err != nil {
-				l.log.Debug("connection to a sandbox's socket refused", "socket", l.path, "error", err)
-				return
+			if err == nil {
+				err = l.serve(c, hello)
 			}
-			l.serve(p)
+			l.log.Debug("connection to a sandbox's socket ended", "socket", l.path, "error", err)
 		})
 	}
 }
 
 // greet verifies a new connection and reads its hello.
-func (l *Link) greet(conn *net.UnixConn) (*peer, error) {
-	pid, err := peerPID(conn)
+func (l *Link) greet(c *socket) (*protocol.Hello, error) {
+	pid, err := peerPID(c.conn)
 	if err != nil {
 		return nil, err
 	}
 	if err := l.verify(l.ctx, pid); err != nil {
 		return nil, fmt.Errorf("pid %d: %w", pid, err)
 	}
-	p := newPeer(conn)
-	conn.SetReadDeadline(time.Now().Add(helloTimeout))
-	m, err := p.receive()
+	c.conn.SetReadDeadline(time.Now().Add(helloTimeout))
+	m, err := c.receive()
 	if err != nil {
 		return nil, fmt.Errorf("pid %d: no hello: %w", pid, err)
 	}
 	hello, ok := m.(*protocol.Hello)
-	if !ok || hello.Version != protocol.Version {
-		return nil, fmt.Errorf("pid %d: does not speak protocol version %d", pid, protocol.Version)
+	if !ok {
+		return nil, fmt.Errorf("pid %d: does not say hello", pid)
 	}
-	conn.SetReadDeadline(time.Time{})
-	p.hello(hello)
-	return p, nil
+	return hello, c.conn.SetReadDeadline(time.Time{})
 }
 
-// serve makes p the live peer until its connection ends or a newer one takes its place.
-func (l *Link) serve(p *peer) {
-	l.tasks.Go(p.write)
+// serve returns when the connection has ended or a newer one has taken its place.
+func (l *Link) serve(c *socket, hello *protocol.Hello) error {
+	p, err := l.Join(c, hello)
+	if err != nil {
+		return err
+	}
+	defer p.Leave()
+	for {
+		m, err := c.receive()
+		if err != nil {
+			return err
+		}
+		p.Take(m)
+	}
+}
+
+// Join makes who speaks by the transport, and has said hello, the connected init, in place of another one. What it says goes to
+// Take of the Peer, and Leave has to follow. The transport is closed in any case.
+func (l *Link) Join(t Transport, hello *protocol.Hello) (*Peer, error) {
+	p, err := l.newPeer(t, hello)
+	if err != nil {
+		return nil, err
+	}
+	l.tasks.Go(func() {
+		defer close(p.written)
+		p.queue.Run()
+	})
 	if l.install(p) {
 		l.lost(reborn)
 	}
-	var err error
-	for err == nil {
-		var m protocol.Message
-		if m, err = p.receive(); err == nil {
-			l.dispatch(p, m)
-		}
+	return p, nil
+}
+
+// Leave is for the end of the connection. On return nothing is sent any more.
+func (p *Peer) Leave() {
+	p.queue.Close()
+	p.link.mu.Lock()
+	if p.link.peer == p {
+		p.link.setPeer(nil)
 	}
-	p.close()
-	l.log.Debug("connection to a sandbox's init ended", "socket", l.path, "error", err)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.peer == p {
-		l.setPeer(nil)
-	}
+	p.link.mu.Unlock()
+	<-p.written
 }
 
 // install also says what was asked for while nobody was connected, except what waiting calls say. It reports whether p is of
 // another life than the one that was booted.
-func (l *Link) install(p *peer) (another bool) {
+func (l *Link) install(p *Peer) (another bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.peer != nil {
-		l.peer.close()
+		l.peer.queue.Close()
+	}
+	if l.ctx.Err() != nil {
+		p.queue.Close()
 	}
 	l.booted = l.booted || p.booted
 	l.setPeer(p)
@@ -265,7 +300,7 @@ func (l *Link) install(p *peer) (another bool) {
 	return l.rebornLocked()
 }
 
-func (l *Link) setPeer(p *peer) {
+func (l *Link) setPeer(p *Peer) {
 	l.peer = p
 	l.notify()
 	l.stirred()
@@ -276,7 +311,9 @@ func (l *Link) notify() {
 	l.changed = make(chan struct{})
 }
 
-func (l *Link) dispatch(p *peer, m protocol.Message) {
+// Take is for what init says, in its order.
+func (p *Peer) Take(m protocol.Message) {
+	l := p.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch m := m.(type) {

@@ -2,7 +2,7 @@ package link
 
 import (
 	"errors"
-	"net"
+	"fmt"
 	"os"
 	"sync"
 
@@ -14,15 +14,22 @@ import (
 // maxQueued frames may wait for an init that does not read; beyond that the connection is given up.
 const maxQueued = 16384
 
-// peer is one connection to a verified init.
-type peer struct {
-	conn    *net.UnixConn
-	decoder protocol.Decoder // of the reading goroutine
+// Transport is a way to init that messages go on one after the other.
+type Transport interface {
+	// Send sends a message, and takes over its descriptors. An error ends the connection. It must not wait for the Link.
+	Send(protocol.Outgoing) error
+	// Close ends the connection, and a Send that waits. It must not wait for the Link, nor for Send.
+	Close() error
+}
+
+// Peer is one connection to a verified init.
+type Peer struct {
+	link  *Link
+	queue *protocol.Queue
 
 	// Fixed once hello was read.
-	booted  bool           // init has received Boot
-	indexes bool           // it takes an index
-	known   map[string]int // execs that init listed: id to pid, 0 when ended
+	booted bool           // init has received Boot
+	known  map[string]int // execs that init listed: id to pid, 0 when ended
 
 	bootOnce sync.Once
 	boot     chan struct{} // closed once status is set
@@ -38,162 +45,57 @@ type peer struct {
 
 	done chan struct{} // closed with the connection
 
-	mu     sync.Mutex
-	queue  []outgoing
-	closed bool
-	wake   chan struct{} // one token: the queue has something, or closed is set
+	written chan struct{} // closed when nothing is sent any more
 }
 
-type outgoing struct {
-	frame []byte
-	fds   []int         // owned, closed after sending
-	sent  chan struct{} // closed after sending; may be nil
-}
-
-func newPeer(conn *net.UnixConn) *peer {
-	return &peer{
-		conn: conn, boot: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1),
-		signals: map[uint64]chan<- *protocol.Signalled{},
+// newPeer takes the transport over.
+func (l *Link) newPeer(t Transport, h *protocol.Hello) (*Peer, error) {
+	if h.Version != protocol.Version {
+		t.Close()
+		return nil, fmt.Errorf("link: init speaks version %d of the protocol and not %d", h.Version, protocol.Version)
 	}
-}
-
-func (p *peer) hello(h *protocol.Hello) {
-	p.booted, p.frozen, p.indexes = h.Booted, h.Frozen, h.Indexes
-	p.known = make(map[string]int, len(h.Execs))
+	p := &Peer{
+		link: l, boot: make(chan struct{}), done: make(chan struct{}), written: make(chan struct{}),
+		signals: map[uint64]chan<- *protocol.Signalled{},
+		booted:  h.Booted, frozen: h.Frozen, known: make(map[string]int, len(h.Execs)),
+	}
 	for _, e := range h.Execs {
 		p.known[e.ID] = e.PID
 	}
 	if h.Booted && h.Status.State != protocol.BootPending {
 		p.setBoot(h.Status)
 	}
+	p.queue = protocol.NewQueue(maxQueued, t.Send, func() {
+		close(p.done)
+		t.Close()
+	})
+	return p, nil
 }
 
-func (p *peer) setBoot(s protocol.BootStatus) {
+func (p *Peer) setBoot(s protocol.BootStatus) {
 	p.bootOnce.Do(func() {
 		p.status = s
 		close(p.boot)
 	})
 }
 
-// receive blocks for the next message. Descriptors are not expected; the kernel drops them.
-func (p *peer) receive() (protocol.Message, error) {
-	var buf [16 << 10]byte
-	for {
-		m, _, err := p.decoder.Next()
-		if m != nil || err != nil {
-			return m, err
-		}
-		n, err := p.conn.Read(buf[:])
-		if err != nil {
-			return nil, err
-		}
-		p.decoder.Feed(buf[:n], nil)
-	}
-}
-
 // send queues a message without descriptors; on a dead connection it does nothing.
-func (p *peer) send(m protocol.Message) <-chan struct{} {
-	sent := make(chan struct{})
-	if frame, err := protocol.Encode(m, 0); err == nil {
-		p.enqueue(outgoing{frame: frame, sent: sent})
-	}
-	return sent
-}
+func (p *Peer) send(m protocol.Message) { _ = p.queue.Send(m) }
 
-// sendFiles queues a frame with duplicates of files; the caller may close its own at once.
-func (p *peer) sendFiles(frame []byte, files []*os.File) error {
-	o := outgoing{frame: frame}
+// sendFiles queues a message with duplicates of files; the caller may close its own at once.
+func (p *Peer) sendFiles(m protocol.Message, files []*os.File) error {
+	var fds []int
 	for _, f := range files {
 		fd, err := duplicate(f)
 		if err != nil {
-			o.closeFiles()
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
 			return err
 		}
-		o.fds = append(o.fds, fd)
+		fds = append(fds, fd)
 	}
-	p.enqueue(o)
-	return nil
-}
-
-func (p *peer) enqueue(o outgoing) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		o.closeFiles()
-		return
-	}
-	p.queue = append(p.queue, o)
-	if len(p.queue) > maxQueued {
-		p.closeLocked()
-		return
-	}
-	p.poke()
-}
-
-func (p *peer) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (p *peer) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closeLocked()
-}
-
-// closeLocked ends both goroutines of the connection.
-func (p *peer) closeLocked() {
-	if p.closed {
-		return
-	}
-	p.closed = true
-	close(p.done)
-	p.conn.Close()
-	p.poke()
-}
-
-// write sends what is queued until the connection is closed.
-func (p *peer) write() {
-	for broken := false; ; {
-		<-p.wake
-		p.mu.Lock()
-		batch, closed := p.queue, p.closed
-		p.queue = nil
-		p.mu.Unlock()
-		for _, o := range batch {
-			if !closed && !broken && p.transmit(o) != nil {
-				broken = true
-				p.close()
-			}
-			o.closeFiles()
-		}
-		if closed {
-			return
-		}
-	}
-}
-
-func (p *peer) transmit(o outgoing) error {
-	var oob []byte
-	if len(o.fds) > 0 {
-		oob = unix.UnixRights(o.fds...)
-	}
-	n, _, err := p.conn.WriteMsgUnix(o.frame, oob, nil)
-	if err == nil && n < len(o.frame) {
-		_, err = p.conn.Write(o.frame[n:])
-	}
-	if err == nil && o.sent != nil {
-		close(o.sent)
-	}
-	return err
-}
-
-func (o outgoing) closeFiles() {
-	for _, fd := range o.fds {
-		unix.Close(fd)
-	}
+	return p.queue.Send(m, fds...)
 }
 
 func duplicate(f *os.File) (fd int, err error) {

@@ -11,7 +11,7 @@ import (
 // Signal sends a signal (Linux numbers, 1 to 64; 0 only asks whether the process lives) to the exec's own
 // process and to no other of its tree. With protocol.CommandID that is the main command, before it was
 // handed over to the image's entrypoint. It waits for a connection and for init's answer: nil means that
-// the signal was sent, once; an init of an earlier release never answers. Errors: ErrExecUnknown, also when the Exec did not reach init yet;
+// the signal was sent, once. Errors: ErrExecUnknown, also when the Exec did not reach init yet;
 // ErrExecEnded; ErrSignalUnknown; ErrClosed; ctx's own, after which the signal may still be sent; a
 // syscall.Errno when the kernel refused it (EINVAL: no such signal).
 func (l *Link) Signal(ctx context.Context, execID string, signal int) error {
@@ -29,13 +29,13 @@ func (l *Link) Signal(ctx context.Context, execID string, signal int) error {
 
 // question is what was asked of one connection and is answered by Signalled, once or never.
 type question struct {
-	peer   *peer
+	peer   *Peer
 	token  uint64
 	answer chan *protocol.Signalled // room for one
 }
 
 // ask sends a question. Whoever gives it up before it is answered drops it.
-func (l *Link) ask(p *peer, what func(token uint64) protocol.Message) *question {
+func (l *Link) ask(p *Peer, what func(token uint64) protocol.Message) *question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.token++

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // listen binds by way of the directory's descriptor, because a socket address holds 107 bytes and
@@ -65,3 +67,44 @@ func peerPID(conn *net.UnixConn) (int, error) {
 	}
 	return int(cred.Pid), nil
 }
+
+// socket is the transport to an init that has connected.
+type socket struct {
+	conn    *net.UnixConn
+	decoder protocol.Decoder // of the reading goroutine
+}
+
+// receive blocks for the next message. Descriptors are not expected; the kernel drops them.
+func (s *socket) receive() (protocol.Message, error) {
+	var buf [16 << 10]byte
+	for {
+		m, _, err := s.decoder.Next()
+		if m != nil || err != nil {
+			return m, err
+		}
+		n, err := s.conn.Read(buf[:])
+		if err != nil {
+			return nil, err
+		}
+		s.decoder.Feed(buf[:n], nil)
+	}
+}
+
+func (s *socket) Send(o protocol.Outgoing) error {
+	defer func() {
+		for _, fd := range o.FDs {
+			unix.Close(fd)
+		}
+	}()
+	var oob []byte
+	if len(o.FDs) > 0 {
+		oob = unix.UnixRights(o.FDs...)
+	}
+	n, _, err := s.conn.WriteMsgUnix(o.Frame, oob, nil)
+	if err == nil && n < len(o.Frame) {
+		_, err = s.conn.Write(o.Frame[n:])
+	}
+	return err
+}
+
+func (s *socket) Close() error { return s.conn.Close() }

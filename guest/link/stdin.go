@@ -32,9 +32,9 @@ func (l *Link) CloseStdin(execID string) error {
 
 // Resize sets the size of the command's terminal, and waits for a connection and for init's answer; when the connection is lost
 // it asks again on the next. Errors: ErrNoTerminal; ErrExecUnknown, also when the Exec did not reach init yet; ErrExecEnded;
-// ErrClosed; ctx's own, as init of an earlier release never answers; a syscall.Errno when the kernel refused it.
+// ErrClosed; ctx's own; a syscall.Errno when the kernel refused it.
 func (l *Link) Resize(ctx context.Context, execID string, size protocol.Size) error {
-	for told := (*peer)(nil); ; {
+	for told := (*Peer)(nil); ; {
 		p, err := l.await(ctx, told, true)
 		if err == nil {
 			err = l.result(ctx, l.ask(p, func(token uint64) protocol.Message {

@@ -14,9 +14,9 @@ import (
 
 // The roles of descriptors are named only where there are more than the three that every init knows.
 func TestExecRoles(t *testing.T) {
-	l, _, p := open(t, protocol.Hello{Indexes: true})
+	l, _, p := open(t, protocol.Hello{})
 	exec(l, limit(t), spec(t, "plain"))
-	if m := hears[*protocol.Exec](p); m.Roles != nil || m.Terminal != nil {
+	if m := hears[*protocol.Exec](p); !slices.Equal(m.Roles, []string{protocol.RoleStdout, protocol.RoleStderr, protocol.RoleRecord}) || m.Terminal != nil {
 		t.Fatalf("%+v", m)
 	}
 	s := spec(t, "e")

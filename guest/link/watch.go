@@ -46,7 +46,7 @@ func (l *Link) watch() {
 				continue
 			}
 			if missed = 0; p != nil {
-				p.close()
+				p.queue.Close()
 			}
 			if !reported {
 				reported = true
@@ -67,7 +67,7 @@ func isThere(token uint64) protocol.Message {
 
 // Ping returns nil once init, which was booted, has answered. It waits for a connection. Errors: ErrClosed; ctx's own.
 func (l *Link) Ping(ctx context.Context) error {
-	for gone := (*peer)(nil); ; {
+	for gone := (*Peer)(nil); ; {
 		p, err := l.await(ctx, gone, true)
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func (l *Link) Ping(ctx context.Context) error {
 }
 
 // watched returns the connection that calls can use, nil for none, and whether it is to be looked after.
-func (l *Link) watched() (p *peer, watched bool) {
+func (l *Link) watched() (p *Peer, watched bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.serves(l.peer) {
@@ -132,7 +132,7 @@ func (l *Link) Lost() bool { return l.isLost.Load() }
 
 // serves reports whether p can be used for what comes after Boot: the init of a container that was started again by
 // somebody else knows nothing of what ran before; l.mu is held.
-func (l *Link) serves(p *peer) bool {
+func (l *Link) serves(p *Peer) bool {
 	return p != nil && (p.booted || p.booting || !l.booted)
 }
 

@@ -149,7 +149,7 @@ func TestCancelMarkTakenOff(t *testing.T) {
 		}
 	}
 	b.expect(b.run("sleep", "0.02"), 0, "") // for longer than a tick of the clock that processes start by
-	other := b.begin("ulimit -S -x unlimited; echo ready; (sleep 200); :")
+	other := b.begin("ulimit -S -x unlimited; (echo ready; exec sleep 200); :")
 	one := b.begin("ulimit -S -x unlimited; echo ready; (setsid sleep 100) & exec sleep 200")
 	cancel(one, 3)
 	last := b.begin(orphan + "; ulimit -S -x unlimited; echo ready; exec sleep 200")

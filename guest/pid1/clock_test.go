@@ -77,7 +77,7 @@ func TestClockSetsDeadlines(t *testing.T) {
 			t.Error("stop:", s.killAt.Sub(due))
 		}
 
-		say(&protocol.Exec{ID: "refused", Timeout: time.Minute}, null(), null(), null()) // it is stopping
+		say(&protocol.Exec{ID: "refused", Timeout: time.Minute, Roles: []string{protocol.RoleStdout, protocol.RoleStderr, protocol.RoleRecord}}, null(), null(), null()) // it is stopping
 		if at := s.execs["refused"].timeoutAt; !at.Equal(due) {
 			t.Error("timeout:", at.Sub(due))
 		}

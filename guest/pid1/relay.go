@@ -185,7 +185,7 @@ func (r *relay) hear(m protocol.Message) {
 		if in := r.input(m.ID); in != nil {
 			in.add(m.Bytes)
 		}
-	case *protocol.Room:
+	case *protocol.Credit:
 		r.mu.Lock()
 		tokens := r.pipes[m.ID]
 		r.mu.Unlock()

@@ -225,7 +225,7 @@ func (r *relay) sendSome(t *tail, buf []byte) (int, error) {
 	n, err := syscall.Pread(t.fd, buf, int64(t.sent))
 	if n > 0 {
 		if in := t.of.input; in != nil && in.gone() { // before it, what the output may tell of
-			r.write(&protocol.Deaf{ID: in.id})
+			r.write(&protocol.InputClosed{ID: in.id})
 			in.end()
 			t.of.input = nil
 		}

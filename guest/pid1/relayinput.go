@@ -96,7 +96,7 @@ func (in *relayInput) run(r *relay) {
 	defer close(in.done)
 	if in.file == nil {
 		in.change(func() { in.over = true })
-		r.sayUnlessLeaving(&protocol.Deaf{ID: in.id})
+		r.sayUnlessLeaving(&protocol.InputClosed{ID: in.id})
 	}
 	for range in.wake {
 		for in.step(r) {
@@ -139,9 +139,9 @@ func (in *relayInput) step(r *relay) bool {
 	in.mu.Unlock()
 	switch {
 	case deaf:
-		r.sayUnlessLeaving(&protocol.Deaf{ID: in.id})
+		r.sayUnlessLeaving(&protocol.InputClosed{ID: in.id})
 	case err == nil && chunk.awaited:
-		r.sayUnlessLeaving(&protocol.Room{ID: in.id})
+		r.sayUnlessLeaving(&protocol.Credit{ID: in.id})
 	}
 	return true
 }

@@ -108,7 +108,7 @@ func (s *sandbox) greet(daemon *session) {
 	s.daemon = daemon
 	hello := &protocol.Hello{
 		Version: protocol.Version, InitVersion: version, Booted: s.booted, Status: s.boot,
-		Frozen: s.clock.frozen(), Indexes: true,
+		Frozen: s.clock.frozen(),
 	}
 	for _, e := range s.execs {
 		known := protocol.KnownExec{ID: e.id}

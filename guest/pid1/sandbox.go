@@ -151,7 +151,7 @@ func (s *sandbox) leave() {
 		return
 	}
 	select {
-	case <-s.daemon.flush():
+	case <-s.daemon.Flush():
 	case <-limit:
 	}
 }
@@ -325,7 +325,7 @@ func (s *sandbox) bootDone(status protocol.BootStatus) {
 
 func (s *sandbox) send(frame []byte) {
 	if s.daemon != nil {
-		s.daemon.send(frame)
+		s.daemon.Add(protocol.Outgoing{Frame: frame})
 	}
 }
 

@@ -1,7 +1,6 @@
 package pid1
 
 import (
-	"sync"
 	"syscall"
 	"time"
 
@@ -18,16 +17,7 @@ const (
 // session is one connection to the daemon. Its reader is the dialer's goroutine.
 type session struct {
 	fd int
-
-	mu     sync.Mutex
-	queue  []outgoing
-	closed bool
-	wake   chan struct{} // one token: the queue has something, or closed is set
-}
-
-type outgoing struct {
-	frame []byte
-	sent  chan struct{} // closed after the frame was sent or given up; may be nil
+	*protocol.Queue
 }
 
 // received is a message with its descriptors. A nil message announces a new session.
@@ -44,15 +34,16 @@ func dial(path string, inbox chan<- received) {
 		if err != nil {
 			continue
 		}
-		s := &session{fd: fd, wake: make(chan struct{}, 1)}
+		s := &session{fd: fd}
+		s.Queue = protocol.NewQueue(maxQueued, s.transmit, func() { syscall.Shutdown(fd, syscall.SHUT_RDWR) })
 		writer := make(chan struct{})
 		go func() {
 			defer close(writer)
-			s.write()
+			s.Run()
 		}()
 		inbox <- received{from: s}
 		s.read(inbox)
-		s.close()
+		s.Close()
 		<-writer
 		syscall.Close(fd)
 	}
@@ -115,85 +106,15 @@ func rights(oob []byte) (fds []int) {
 	return fds
 }
 
-// send queues a frame; it never blocks.
-func (s *session) send(frame []byte) { s.enqueue(outgoing{frame: frame}) }
-
-// flush returns a channel that is closed once all that was queued before is sent or given up.
-func (s *session) flush() <-chan struct{} {
-	o := outgoing{sent: make(chan struct{})}
-	s.enqueue(o)
-	return o.sent
-}
-
-func (s *session) enqueue(o outgoing) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || len(s.queue) >= maxQueued {
-		s.closeLocked()
-		o.done()
-		return
-	}
-	s.queue = append(s.queue, o)
-	s.poke()
-}
-
-func (s *session) poke() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (s *session) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closeLocked()
-}
-
-// closeLocked ends reader and writer; the descriptor itself is the dialer's to close.
-func (s *session) closeLocked() {
-	if !s.closed {
-		s.closed = true
-		syscall.Shutdown(s.fd, syscall.SHUT_RDWR)
-		s.poke()
-	}
-}
-
-func (s *session) write() {
-	for broken := false; ; {
-		<-s.wake
-		s.mu.Lock()
-		batch, closed := s.queue, s.closed
-		s.queue = nil
-		s.mu.Unlock()
-		for _, o := range batch {
-			if !broken && !s.transmit(o.frame) {
-				broken = true
-				s.close()
-			}
-			o.done()
-		}
-		if closed {
-			return
-		}
-	}
-}
-
-func (s *session) transmit(frame []byte) bool {
-	for len(frame) > 0 {
+func (s *session) transmit(o protocol.Outgoing) error {
+	for frame := o.Frame; len(frame) > 0; {
 		n, err := syscall.SendmsgN(s.fd, frame, nil, nil, syscall.MSG_NOSIGNAL)
 		if err != nil && err != syscall.EINTR {
-			return false
+			return err
 		}
 		frame = frame[max(n, 0):]
 	}
-	return true
-}
-
-func (o outgoing) done() {
-	if o.sent != nil {
-		close(o.sent)
-	}
+	return nil
 }
 
 func closeAll(fds []int) {

@@ -15,9 +15,6 @@ var noDescriptors = descriptors{-1, -1, -1, -1, -1, -1}
 // assign gives each descriptor its role; the caller's are closed where that fails, for want of one
 // of the three that every command has, and where a role is unknown or comes twice.
 func assign(roles []string, fds []int) (descriptors, bool) {
-	if len(roles) == 0 {
-		roles = []string{protocol.RoleStdout, protocol.RoleStderr, protocol.RoleRecord}
-	}
 	d := noDescriptors
 	places := map[string]*int{
 		protocol.RoleStdout: &d.stdout, protocol.RoleStderr: &d.stderr, protocol.RoleRecord: &d.record,

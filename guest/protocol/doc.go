@@ -54,12 +54,9 @@
 // init's end away. With a terminal, init makes the pseudo terminal inside the sandbox, and the pump types what comes out of the
 // FIFO and carries what the terminal shows into the stdout file.
 //
-// An init of before roles closes the descriptors of an Exec that has more than three, and never answers it.
-//
 // # Index
 //
-// Exec brings a file for the index of the output, which tells its order, only when Hello has said Indexes. Init writes
-// to it what the pump sees, at most 10 ms after the output itself, and all before the Result.
+// Exec brings a file for the index of the output, which tells its order. Init writes to it what the pump sees, at most 10 ms after the output itself, and all before the Result.
 //
 // # Room for more
 //

@@ -58,8 +58,6 @@ type Hello struct {
 	Execs []KnownExec
 	// Frozen: a Freeze was heard, and no Thaw since.
 	Frozen bool
-	// Indexes: an Exec may bring a RoleIndex. An init that does not say so may be one of before roles.
-	Indexes bool
 }
 
 // KnownExec is an exec that init knows.
@@ -115,7 +113,7 @@ type Exec struct {
 	// MaxOutput is how many bytes of each of stdout and stderr are written to its file, also by
 	// processes that outlive the command; 0 means no limit. What comes after that is read and dropped.
 	MaxOutput uint64
-	// Roles tell what each descriptor is for, in their order; none means RoleStdout, RoleStderr, RoleRecord. The
+	// Roles tell what each descriptor is for, in their order: RoleStdout, RoleStderr and RoleRecord at least. The
 	// descriptor of a role that init does not know is closed.
 	Roles []string
 	// Terminal: the command has one, of that size; what it writes to it goes to stdout.
@@ -224,7 +222,6 @@ func (m *Hello) put(e *encoder) {
 		e.nested(5, &m.Execs[i])
 	}
 	e.bool(6, m.Frozen)
-	e.bool(7, m.Indexes)
 }
 
 func (m *Hello) set(f field) bool {
@@ -242,8 +239,6 @@ func (m *Hello) set(f field) bool {
 		return f.nested(&m.Execs[len(m.Execs)-1])
 	case 6:
 		return f.bool(&m.Frozen)
-	case 7:
-		return f.bool(&m.Indexes)
 	}
 	return true
 }

@@ -21,7 +21,7 @@ var result = Result{
 var messages = map[string]Message{
 	"hello": &Hello{Version: 1, InitVersion: "1.2.3", Booted: true,
 		Status: BootStatus{State: BootExited, ExitCode: 3, Signal: -1},
-		Execs:  []KnownExec{{ID: "a", PID: 7}, {ID: "b"}}, Frozen: true, Indexes: true},
+		Execs:  []KnownExec{{ID: "a", PID: 7}, {ID: "b"}}, Frozen: true},
 	"hello, empty": &Hello{},
 	"boot":         &Boot{},
 	"booted":       &Booted{Status: BootStatus{State: BootHandedOver}},

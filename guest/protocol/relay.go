@@ -10,8 +10,8 @@ package protocol
 //	                               <-    Ready{}                   after those: init is let in
 //	Data{id, stream, offset}       ->                              what is in the files, and what comes out of a pipe
 //	                               <-    Data{id}                  for the input
-//	Room{id}                       ->    or <-                     a chunk of an input or a pipe has gone its way
-//	Deaf{id}                       ->                              the input has no reader any more
+//	Credit{id}                     ->    or <-                     a chunk of an input or a pipe has gone its way
+//	InputClosed{id}                ->                              the input has no reader any more
 //	Closed{id}                     ->                              after Ack, once nobody writes to the files any more
 //
 // A Result of an id that was not opened is dropped, others come after all output that they count.
@@ -19,15 +19,15 @@ const (
 	TypeOpen Type = 64 + iota
 	TypeReady
 	TypeData
-	TypeRoom
-	TypeDeaf
+	TypeCredit
+	TypeInputClosed
 	TypeClosed
 )
 
 const (
 	// MaxData is the greatest number of bytes in a Data.
 	MaxData = 64 << 10
-	// DataWindow is how many Data to an input, or from a pipe, may be without their Room.
+	// DataWindow is how many Data to an input, or from a pipe, may be without their Credit.
 	DataWindow = 8
 )
 
@@ -73,11 +73,11 @@ type Data struct {
 	Bytes  []byte
 }
 
-// Room confirms one Data of an input or a pipe.
-type Room struct{ ID string }
+// Credit confirms one Data of an input or a pipe.
+type Credit struct{ ID string }
 
-// Deaf tells that an input has no reader any more; what was not confirmed is lost.
-type Deaf struct{ ID string }
+// InputClosed tells that an input has no reader any more; what was not confirmed is lost.
+type InputClosed struct{ ID string }
 
 // Closed tells that the files of an exec were sent to their end, and are removed.
 type Closed struct{ ID string }
@@ -90,22 +90,22 @@ func newRelayMessage(t Type) Message {
 		return new(Ready)
 	case TypeData:
 		return new(Data)
-	case TypeRoom:
-		return new(Room)
-	case TypeDeaf:
-		return new(Deaf)
+	case TypeCredit:
+		return new(Credit)
+	case TypeInputClosed:
+		return new(InputClosed)
 	case TypeClosed:
 		return new(Closed)
 	}
 	return &Unknown{Kind: t}
 }
 
-func (*Open) Type() Type   { return TypeOpen }
-func (*Ready) Type() Type  { return TypeReady }
-func (*Data) Type() Type   { return TypeData }
-func (*Room) Type() Type   { return TypeRoom }
-func (*Deaf) Type() Type   { return TypeDeaf }
-func (*Closed) Type() Type { return TypeClosed }
+func (*Open) Type() Type        { return TypeOpen }
+func (*Ready) Type() Type       { return TypeReady }
+func (*Data) Type() Type        { return TypeData }
+func (*Credit) Type() Type      { return TypeCredit }
+func (*InputClosed) Type() Type { return TypeInputClosed }
+func (*Closed) Type() Type      { return TypeClosed }
 
 func (m *Open) put(e *encoder) {
 	e.str(1, m.ID)
@@ -163,11 +163,11 @@ func (m *Data) set(f field) bool {
 	return true
 }
 
-func (m *Room) put(e *encoder)     { e.str(1, m.ID) }
-func (m *Room) set(f field) bool   { return setID(f, &m.ID) }
-func (m *Deaf) put(e *encoder)     { e.str(1, m.ID) }
-func (m *Deaf) set(f field) bool   { return setID(f, &m.ID) }
-func (m *Closed) put(e *encoder)   { e.str(1, m.ID) }
-func (m *Closed) set(f field) bool { return setID(f, &m.ID) }
+func (m *Credit) put(e *encoder)        { e.str(1, m.ID) }
+func (m *Credit) set(f field) bool      { return setID(f, &m.ID) }
+func (m *InputClosed) put(e *encoder)   { e.str(1, m.ID) }
+func (m *InputClosed) set(f field) bool { return setID(f, &m.ID) }
+func (m *Closed) put(e *encoder)        { e.str(1, m.ID) }
+func (m *Closed) set(f field) bool      { return setID(f, &m.ID) }
 
 func setID(f field, p *string) bool { return f.tag != 1 || f.str(p) }

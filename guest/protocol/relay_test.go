@@ -14,8 +14,8 @@ func TestRelayRoundTrip(t *testing.T) {
 		"ready":       &Ready{},
 		"data":        &Data{ID: "e", Stream: StreamPipe, Offset: 1<<64 - 1, Bytes: make([]byte, MaxData)},
 		"data, end":   &Data{ID: "e", Stream: StreamStderr},
-		"room":        &Room{ID: "e"},
-		"deaf":        &Deaf{ID: "e"},
+		"room":        &Credit{ID: "e"},
+		"deaf":        &InputClosed{ID: "e"},
 		"closed":      &Closed{ID: "e"},
 	} {
 		t.Run(name, func(t *testing.T) {
