@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/network"
+	dockernetwork "github.com/docker/docker/api/types/network"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/network"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -32,7 +33,7 @@ func (d *Docker) Describe(ctx context.Context, sandboxID string) (_ runtime.Foun
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: %w", err)
 	}
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.api.Mine(sandboxID)})
+	networks, err := d.api.NetworkList(ctx, dockernetwork.ListOptions{Filters: d.api.Mine(sandboxID)})
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: cannot list networks: %w", err)
 	}
@@ -100,7 +101,7 @@ func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c contai
 	}
 	describeLimits(spec, host)
 	if host.NetworkMode == "none" {
-		spec.Network = &agboxv1.NetworkSpec{Mode: modeNone}
+		spec.Network = &agboxv1.NetworkSpec{Mode: network.ModeNone}
 	}
 	for port, bindings := range host.PortBindings {
 		for _, binding := range bindings {

@@ -3,17 +3,15 @@ package dockerrt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
 	"time"
 
-	"github.com/docker/docker/api/types/network"
-
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/oplog"
 )
@@ -65,17 +63,16 @@ const entrypointTimeout = 60 * time.Second
 
 // Docker is the runtime on one engine. Use New.
 type Docker struct {
-	config  Config
-	api     *engine.Client
-	guest   string // what sandboxes have at guestHome
-	log     *slog.Logger
-	layout  layout
-	subnets *subnets
-	guard   *guard
-	images  *image.Store
-	links   links
-	inputs  inputs
-	oplogs  *oplog.Logs
+	config   Config
+	api      *engine.Client
+	guest    string // what sandboxes have at guestHome
+	log      *slog.Logger
+	layout   layout
+	networks *network.Networks
+	images   *image.Store
+	links    links
+	inputs   inputs
+	oplogs   *oplog.Logs
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
 	relays  bool // what is made is for TransportEngine
@@ -128,17 +125,23 @@ func (d *Docker) connect(ctx context.Context) error {
 	if d.guest, err = d.layout.placeGuest(d.config.InitPath); err != nil {
 		return err
 	}
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("dockerrt: cannot list networks: %w", err)
-	}
-	d.subnets = d.newSubnets(networks)
-	return d.openGuard(networks)
+	d.networks, err = network.Open(ctx, d.api, network.Config{Pool: d.config.Pool, SubnetBits: d.config.SubnetBits,
+		NameServers: d.config.NameServers, Required: d.config.IsolationRequired}, d.log)
+	return err
 }
 
 // OperationLog returns the host paths of the sandbox's operation log; see oplog.Logs.Paths.
 func (d *Docker) OperationLog(sandboxID string) (older, newer string) {
 	return d.oplogs.Paths(sandboxID)
+}
+
+// Isolated reports whether sandboxes are kept from the host and from each other, or would be if there were any, and why
+// not. It looks, and mends what it can.
+func (d *Docker) Isolated() (bool, string) {
+	if err := d.networks.Isolated(); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
 }
 
 // Close lets go of every sandbox's link and of the engine. Sandboxes go on, and so do the packet rules as long as
@@ -147,5 +150,5 @@ func (d *Docker) Close() error {
 	d.api.Abort()
 	d.images.Close()
 	d.links.closeAll()
-	return errors.Join(d.guard.close(), d.api.Close())
+	return errors.Join(d.networks.Close(), d.api.Close())
 }

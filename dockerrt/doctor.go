@@ -179,8 +179,8 @@ func readOnlyFinding(api string) *agboxv1.Finding {
 }
 
 func (d *Docker) pool() *agboxv1.Finding {
-	used, total := d.subnets.census()
-	f := finding(fine, "networks", "%d of %d subnets in %s are in use", used, total, d.subnets.pool)
+	pool, used, total := d.networks.Census()
+	f := finding(fine, "networks", "%d of %d subnets in %s are in use", used, total, pool)
 	switch {
 	case used >= total:
 		f.Level = problem

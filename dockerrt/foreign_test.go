@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/network"
+	dockernetwork "github.com/docker/docker/api/types/network"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/dockerrt/network"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/dockertest"
 )
@@ -38,8 +39,8 @@ func TestSubnetTakenMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	foreign, err := engine.NetworkCreate(ctx, "somebody-else", network.CreateOptions{
-		IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: "10.218.0.0/28"}}}})
+	foreign, err := engine.NetworkCreate(ctx, "somebody-else", dockernetwork.CreateOptions{
+		IPAM: &dockernetwork.IPAM{Config: []dockernetwork.IPAMConfig{{Subnet: "10.218.0.0/28"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestSubnetTakenMeanwhile(t *testing.T) {
 	}
 	subnet := func(id string) string {
 		t.Helper()
-		made, err := engine.NetworkInspect(ctx, "agbox-net-"+id, network.InspectOptions{})
+		made, err := engine.NetworkInspect(ctx, "agbox-net-"+id, dockernetwork.InspectOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,7 @@ func TestSubnetTakenMeanwhile(t *testing.T) {
 	}
 	_, err = d.Create(ctx, two, spec, ignore)
 	coded, ok := errors.AsType[runtime.CodedError](err)
-	if !errors.Is(err, dockerrt.ErrPoolExhausted) || !ok || coded.ErrorCode() != "NETWORK_POOL_EXHAUSTED" {
+	if !errors.Is(err, network.ErrPoolExhausted) || !ok || coded.ErrorCode() != "NETWORK_POOL_EXHAUSTED" {
 		t.Errorf("without a free subnet the create says %v", err)
 	}
 	dockertest.Leftovers(t, engine, two)
@@ -100,8 +101,8 @@ func TestRemoveSparesOthers(t *testing.T) {
 		t.Cleanup(func() { engine.ContainerRemove(ctx, made.ID, container.RemoveOptions{Force: true}) })
 		containers = append(containers, made.ID)
 	}
-	made, err := engine.NetworkCreate(ctx, "agbox-net-"+id, network.CreateOptions{Labels: theirs,
-		IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: "10.254.251.0/28"}}}})
+	made, err := engine.NetworkCreate(ctx, "agbox-net-"+id, dockernetwork.CreateOptions{Labels: theirs,
+		IPAM: &dockernetwork.IPAM{Config: []dockernetwork.IPAMConfig{{Subnet: "10.254.251.0/28"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func TestRemoveSparesOthers(t *testing.T) {
 			t.Errorf("a foreign container: %v", err)
 		}
 	}
-	if _, err := engine.NetworkInspect(ctx, made.ID, network.InspectOptions{}); err != nil {
+	if _, err := engine.NetworkInspect(ctx, made.ID, dockernetwork.InspectOptions{}); err != nil {
 		t.Errorf("the foreign network: %v", err)
 	}
 	// Nor does a create that comes over them anyway, as when they were made since the daemon looked.
@@ -129,7 +130,7 @@ func TestRemoveSparesOthers(t *testing.T) {
 			t.Errorf("after a create, a foreign container: %v", err)
 		}
 	}
-	if _, err := engine.NetworkInspect(ctx, made.ID, network.InspectOptions{}); err != nil {
+	if _, err := engine.NetworkInspect(ctx, made.ID, dockernetwork.InspectOptions{}); err != nil {
 		t.Errorf("after a create, the foreign network: %v", err)
 	}
 }

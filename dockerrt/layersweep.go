@@ -9,7 +9,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/api/types/network"
+	dockernetwork "github.com/docker/docker/api/types/network"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
@@ -52,7 +52,7 @@ func (d *Docker) emptyLayers(ctx context.Context, sandboxID string) (err error) 
 			{Type: mount.TypeBind, Source: d.config.InitPath, Target: initTarget, ReadOnly: true},
 			{Type: mount.TypeBind, Source: d.layout.layers(sandboxID), Target: sweepTarget},
 		},
-	}, &network.NetworkingConfig{}, nil, "")
+	}, &dockernetwork.NetworkingConfig{}, nil, "")
 	if err != nil {
 		return fmt.Errorf("cannot create a container that removes what root wrote: %w", err)
 	}

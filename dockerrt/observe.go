@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/network"
+	dockernetwork "github.com/docker/docker/api/types/network"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/guest/link"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -34,7 +35,7 @@ func (d *Docker) Inventory(ctx context.Context) (_ runtime.Inventory, err error)
 		found.Since[id] = earlier(found.Since[id], time.Unix(c.Created, 0))
 		found.Objects[id] = found.Objects[id] || c.Labels[engine.LabelOwner] != d.api.Process()
 	}
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.api.Mine("")})
+	networks, err := d.api.NetworkList(ctx, dockernetwork.ListOptions{Filters: d.api.Mine("")})
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: cannot list networks: %w", err)
 	}
@@ -42,7 +43,7 @@ func (d *Docker) Inventory(ctx context.Context) (_ runtime.Inventory, err error)
 		id := n.Labels[engine.LabelSandbox]
 		found.Objects[id] = found.Objects[id] || n.Labels[engine.LabelOwner] != d.api.Process()
 	}
-	_ = d.compare(networks) // what is wrong is in the log and in Isolated
+	_ = d.networks.Compare(networks) // what is wrong is in the log and in Isolated
 	if err := d.inventoryLayers(ctx, found.Objects); err != nil {
 		return found, err
 	}
@@ -169,7 +170,7 @@ func (d *Docker) look(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 		return part{runtime.CodeOutOfMemory, ended(found.State)}
 	case !found.State.Running:
 		return part{cause: ended(found.State)}
-	case networked(spec) && found.NetworkSettings.Networks[engine.NetworkName(sandboxID)] == nil:
+	case network.Networked(spec) && found.NetworkSettings.Networks[engine.NetworkName(sandboxID)] == nil:
 		return part{runtime.CodeNetworkLost, "was taken off its network " + engine.NetworkName(sandboxID) + ", as by docker network disconnect"}
 	case service == "" && !found.State.Paused: // which nobody can expect an answer of
 		return d.unlinked(ctx, sandboxID)

@@ -12,10 +12,11 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
-	"github.com/docker/docker/api/types/network"
+	dockernetwork "github.com/docker/docker/api/types/network"
 	"github.com/docker/go-connections/nat"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -44,7 +45,7 @@ func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agbo
 	config.Labels[engine.LabelMounts] = string(mounts)
 	name := engine.PrimaryName(sandboxID)
 	defer oplog.Step(ctx, "made", "container %s", name)(&err)
-	made, err := d.api.ContainerCreate(ctx, config, host, &network.NetworkingConfig{}, nil, name)
+	made, err := d.api.ContainerCreate(ctx, config, host, &dockernetwork.NetworkingConfig{}, nil, name)
 	if err != nil {
 		return explained(fmt.Errorf("cannot create container %s: %w", name, err))
 	}
@@ -101,10 +102,10 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	host := confine(spec)
 	host.Runtime = spec.Runtime
 	host.NetworkMode = "none"
-	if networked(spec) {
+	if network.Networked(spec) {
 		host.NetworkMode = container.NetworkMode(engine.NetworkName(sandboxID))
 	}
-	host.DNS = d.nameServers(spec.Network)
+	host.DNS = d.networks.NameServers(spec.Network)
 	host.Mounts = d.primaryMounts(sandboxID, spec)
 	host.LogConfig = container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": initLogSize}}
 	host.PortBindings = bindings

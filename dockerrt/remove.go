@@ -34,7 +34,7 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	if err := d.removeContainers(ctx, sandboxID); err != nil {
 		return err
 	}
-	if err := d.removeNetworks(ctx, sandboxID, ""); err != nil {
+	if err := d.networks.Remove(ctx, sandboxID, ""); err != nil {
 		return err
 	}
 	if err := d.removeVolumes(ctx, sandboxID); err != nil {

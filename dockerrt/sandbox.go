@@ -11,12 +11,13 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/docker/docker/api/types/container"
 	dockerimage "github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/api/types/network"
+	dockernetwork "github.com/docker/docker/api/types/network"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -45,7 +46,7 @@ func (d *Docker) conflict(ctx context.Context, sandboxID string) error {
 		return fmt.Errorf("dockerrt: cannot look for container %s: %w", name, err)
 	}
 	name = engine.NetworkName(sandboxID)
-	n, err := d.api.NetworkInspect(ctx, name, network.InspectOptions{})
+	n, err := d.api.NetworkInspect(ctx, name, dockernetwork.InspectOptions{})
 	if err == nil && d.api.Owns(n.Labels, sandboxID) {
 		return leftOf(sandboxID, "network "+name)
 	}
@@ -152,7 +153,7 @@ func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv
 	}
 	err = d.startPrimary(ctx, sandboxID, link, spec)
 	if err != nil && strings.Contains(err.Error(), "ambiguous") {
-		if err := d.removeNetworks(ctx, sandboxID, networkID); err != nil {
+		if err := d.networks.Remove(ctx, sandboxID, networkID); err != nil {
 			return runtime.Started{}, err
 		}
 		err = d.startPrimary(ctx, sandboxID, link, spec)
@@ -172,7 +173,7 @@ func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv
 
 // make makes the parts. What an interrupted create left behind, or what an engine still makes for a daemon that died, is
 // removed first: it may lack files.
-func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, network string, err error) {
+func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, networkID string, err error) {
 	give, err := d.take(ctx)
 	if err != nil {
 		return nil, "", err
@@ -180,7 +181,7 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 	defer give()
 	err = engine.RetryTransient(ctx, func() error {
 		var err error
-		if link, network, err = d.makeParts(ctx, sandboxID, spec, found); err == nil {
+		if link, networkID, err = d.makeParts(ctx, sandboxID, spec, found); err == nil {
 			return nil
 		}
 		if !engine.IsConflict(err) {
@@ -188,7 +189,7 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 		}
 		return errors.Join(err, d.remove(ctx, sandboxID))
 	})
-	return link, network, err
+	return link, networkID, err
 }
 
 func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandboxLink, spec *agboxv1.CreateSpec) error {
@@ -202,7 +203,7 @@ func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandb
 
 // makeParts makes network and containers at the same time: an engine checks that the network is there only when a
 // container starts.
-func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, network string, err error) {
+func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, networkID string, err error) {
 	d.unlink(sandboxID)
 	d.links.retire(sandboxID, false)
 	if err := d.markTransport(sandboxID, spec); err != nil {
@@ -214,7 +215,7 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 	networked := make(chan error, 1)
 	go func() {
 		var err error
-		network, err = d.createNetwork(ctx, sandboxID, spec)
+		networkID, err = d.networks.Create(ctx, sandboxID, spec)
 		networked <- err
 	}()
 	if err = d.makeLayers(ctx, sandboxID, spec); err == nil {
@@ -228,7 +229,7 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 	if networkErr := <-networked; networkErr != nil && (err == nil || !engine.IsConflict(err)) {
 		err = networkErr
 	}
-	return link, network, err
+	return link, networkID, err
 }
 
 // Resume implements runtime.Runtime.
@@ -242,7 +243,7 @@ func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 	if err := d.checkSources(spec, true); err != nil { // before a service starts
 		return runtime.Started{}, err
 	}
-	if err := d.admitAgain(ctx, sandboxID, spec); err != nil {
+	if err := d.networks.Admit(ctx, sandboxID, spec); err != nil {
 		return runtime.Started{}, err
 	}
 	d.unlink(sandboxID)
@@ -299,11 +300,11 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 	} else if lacks != "" {
 		return missing("", lacks)
 	}
-	networks, err := d.api.NetworkList(ctx, network.ListOptions{Filters: d.api.Mine(sandboxID)})
+	networks, err := d.api.NetworkList(ctx, dockernetwork.ListOptions{Filters: d.api.Mine(sandboxID)})
 	if err != nil {
 		return err
 	}
-	if len(networks) == 0 && networked(spec) {
+	if len(networks) == 0 && network.Networked(spec) {
 		return missing("network", engine.NetworkName(sandboxID))
 	}
 	for _, c := range containers {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/network"
+	dockernetwork "github.com/docker/docker/api/types/network"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
@@ -98,9 +98,9 @@ func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agbo
 	host := confine(service)
 	host.Runtime = spec.Runtime
 	host.NetworkMode = container.NetworkMode(engine.NetworkName(sandboxID))
-	host.DNS = d.nameServers(spec.Network)
+	host.DNS = d.networks.NameServers(spec.Network)
 	host.LogConfig = serviceLog
-	networking := &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{
+	networking := &dockernetwork.NetworkingConfig{EndpointsConfig: map[string]*dockernetwork.EndpointSettings{
 		engine.NetworkName(sandboxID): {Aliases: []string{service.Name}},
 	}}
 	_, err = d.api.ContainerCreate(ctx, config, host, networking, nil, engine.ServiceName(sandboxID, service.Name))

@@ -2,7 +2,6 @@ package dockerrt
 
 import (
 	"encoding/json"
-	"net/netip"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
@@ -44,28 +43,6 @@ func TestMemoryInUse(t *testing.T) {
 	} {
 		if got := memoryInUse(container.MemoryStats{Usage: c.usage, Stats: c.stats}); got != c.want {
 			t.Errorf("%d with %v is %d, want %d", c.usage, c.stats, got, c.want)
-		}
-	}
-}
-
-func TestCensus(t *testing.T) {
-	for _, c := range []struct {
-		taken []string
-		used  uint32
-	}{
-		{nil, 0},
-		{[]string{"10.1.0.0/28", "10.1.0.16/28", "192.0.2.0/24"}, 2},
-		{[]string{"10.1.0.1/32", "10.1.0.2/32"}, 1},
-		{[]string{"10.1.0.128/25", "10.1.0.0/28"}, 9},
-		{[]string{"10.0.0.0/8", "10.1.0.0/28"}, 16},
-		{[]string{"10.1.0.0/25", "10.1.0.0/26", "10.1.0.128/25"}, 16},
-	} {
-		s := &subnets{pool: netip.MustParsePrefix("10.1.0.0/24"), bits: 28, taken: map[netip.Prefix]bool{}}
-		for _, subnet := range c.taken {
-			s.taken[netip.MustParsePrefix(subnet)] = true
-		}
-		if used, total := s.census(); used != c.used || total != 16 {
-			t.Errorf("%v: %d of %d, want %d of 16", c.taken, used, total, c.used)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package dockerrt
+package network
 
 import (
 	"bufio"
@@ -29,8 +29,8 @@ type subnets struct {
 }
 
 // newSubnets learns which subnets Docker's networks and the host's routes occupy.
-func (d *Docker) newSubnets(networks []network.Summary) *subnets {
-	s := &subnets{pool: d.config.Pool.Masked(), bits: d.config.SubnetBits, taken: map[netip.Prefix]bool{}}
+func newSubnets(pool netip.Prefix, bits int, networks []network.Summary) *subnets {
+	s := &subnets{pool: pool.Masked(), bits: bits, taken: map[netip.Prefix]bool{}}
 	s.next = s.pool.Addr()
 	for _, n := range networks {
 		for _, subnet := range subnetsOf(n.IPAM) {
@@ -71,6 +71,26 @@ func (s *subnets) take() (netip.Prefix, error) {
 	}
 	return netip.Prefix{}, engine.Coded("NETWORK_POOL_EXHAUSTED",
 		"%w: every /%d of %s is in use: delete sandboxes, or set network.pool to a larger range", ErrPoolExhausted, s.bits, s.pool)
+}
+
+// census returns how many subnets of the pool are in use, by whomever, and how many there are.
+func (s *subnets) census() (used, total uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	total = uint32(1) << (s.bits - s.pool.Bits())
+	ours := map[netip.Prefix]bool{}
+	for taken := range s.taken {
+		switch {
+		case !taken.Overlaps(s.pool):
+		case taken.Bits() >= s.bits:
+			ours[netip.PrefixFrom(taken.Addr(), s.bits).Masked()] = true
+		case taken.Bits() <= s.pool.Bits():
+			return total, total
+		default:
+			used += uint32(1) << (s.bits - taken.Bits())
+		}
+	}
+	return min(used+uint32(len(ours)), total), total
 }
 
 func (s *subnets) overlaps(candidate netip.Prefix) bool {

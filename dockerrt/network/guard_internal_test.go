@@ -1,4 +1,4 @@
-package dockerrt
+package network
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/docker/docker/client"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
-	"github.com/agbox-dev/agbox/dockerrt/isolation"
+	"github.com/agbox-dev/agbox/dockerrt/network/isolation"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -57,7 +57,7 @@ func TestReachOfSpecs(t *testing.T) {
 	asked := func(protocol string) isolation.Destination {
 		return isolation.Destination{Prefix: server, Protocol: protocol, FirstPort: domain, LastPort: domain}
 	}
-	d := &Docker{config: Config{NameServers: []netip.Addr{netip.MustParseAddr("9.9.9.9"), server.Addr()}}}
+	ns := &Networks{config: Config{NameServers: []netip.Addr{netip.MustParseAddr("9.9.9.9"), server.Addr()}}}
 	internet := append(everything, asked("tcp"), asked("udp"))
 	for name, test := range map[string]struct {
 		spec  *agboxv1.NetworkSpec
@@ -74,10 +74,10 @@ func TestReachOfSpecs(t *testing.T) {
 		"a range of them": {&agboxv1.NetworkSpec{Mode: "allow", Allow: []*agboxv1.NetworkDestination{{Cidr: "192.0.2.52/31", Ports: []uint32{domain}, Protocol: "udp"}}},
 			isolation.Reach{Allow: []isolation.Destination{{Prefix: netip.MustParsePrefix("192.0.2.52/31"), Protocol: "udp", FirstPort: domain, LastPort: domain}}}, []string{nobody}},
 	} {
-		if got := d.reach(test.spec); !reflect.DeepEqual(got, test.reach) {
+		if got := ns.reach(test.spec); !reflect.DeepEqual(got, test.reach) {
 			t.Errorf("%s: reach %+v; want %+v", name, got, test.reach)
 		}
-		if got := d.nameServers(test.spec); !reflect.DeepEqual(got, test.dns) {
+		if got := ns.NameServers(test.spec); !reflect.DeepEqual(got, test.dns) {
 			t.Errorf("%s: name servers %v; want %v", name, got, test.dns)
 		}
 	}
@@ -106,13 +106,12 @@ func TestNetworkRequest(t *testing.T) {
 	}
 	defer api.Close()
 	pool := netip.MustParsePrefix("10.213.0.0/16")
-	d := &Docker{api: engine.New(api, engine.Owner{Instance: "test"}), config: Config{Pool: pool, SubnetBits: 28}, guard: &guard{rules: isolation.Open("test", pool)}}
-	d.subnets = d.newSubnets(nil)
-	_, bridge, err := d.makeNetwork(context.Background(), "box", &agboxv1.CreateSpec{})
+	ns := &Networks{engine: engine.New(api, engine.Owner{Instance: "test"}), subnets: newSubnets(pool, 28, nil), guard: &guard{rules: isolation.Open("test", pool)}}
+	_, bridge, err := ns.make(context.Background(), "box", &agboxv1.CreateSpec{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if asked.EnableIPv6 == nil || *asked.EnableIPv6 || asked.Options[optionBridge] != bridge || !d.guard.rules.Holds(bridge) {
+	if asked.EnableIPv6 == nil || *asked.EnableIPv6 || asked.Options[optionBridge] != bridge || !ns.guard.rules.Holds(bridge) {
 		t.Errorf("asked for %+v, bridge %s", asked, bridge)
 	}
 	if _, err := net.InterfaceByName(bridge); err == nil {

@@ -1,4 +1,4 @@
-package dockerrt
+package network
 
 import (
 	"bufio"
@@ -6,19 +6,19 @@ import (
 	"os"
 	"strings"
 
-	"github.com/agbox-dev/agbox/dockerrt/isolation"
+	"github.com/agbox-dev/agbox/dockerrt/network/isolation"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Network modes of a spec; none of them is internet.
+// Network modes of a spec; neither of them is internet.
 const (
-	modeNone  = "none"
+	ModeNone  = "none"
 	modeAllow = "allow"
 )
 
 // restricted reports whether the spec asks for less than the internet, so that it cannot be had without packet rules.
 func restricted(spec *agboxv1.NetworkSpec) bool {
-	return spec.GetMode() == modeNone || spec.GetMode() == modeAllow
+	return spec.GetMode() == ModeNone || spec.GetMode() == modeAllow
 }
 
 var everywhere = netip.MustParsePrefix("0.0.0.0/0")
@@ -27,15 +27,15 @@ var everywhere = netip.MustParsePrefix("0.0.0.0/0")
 const domain = 53
 
 // reach is what a validated spec stands for now: in mode internet the name servers are this host's of now.
-func (d *Docker) reach(spec *agboxv1.NetworkSpec) isolation.Reach {
+func (ns *Networks) reach(spec *agboxv1.NetworkSpec) isolation.Reach {
 	switch spec.GetMode() {
-	case modeNone:
+	case ModeNone:
 		return isolation.Reach{}
 	case modeAllow:
 		return isolation.Reach{Allow: destinations(spec), Private: spec.Private}
 	}
 	reach := isolation.Reach{Allow: []isolation.Destination{{Prefix: everywhere}}, Private: spec.GetPrivate()}
-	servers := d.config.NameServers
+	servers := ns.config.NameServers
 	if len(servers) == 0 {
 		servers = hostNameServers()
 	}
@@ -53,12 +53,12 @@ func (d *Docker) reach(spec *agboxv1.NetworkSpec) isolation.Reach {
 // nobody is the name server of containers that may ask none: their own loopback, where nobody listens.
 const nobody = "127.0.0.1"
 
-// nameServers are those that the engine's resolver asks for a container, from the container's own network. With none the
+// NameServers are those that the engine's resolver asks for a container, from the container's own network. With none the
 // engine takes the host's, and one on the host's loopback it asks from the host's network, past all rules.
-func (d *Docker) nameServers(spec *agboxv1.NetworkSpec) []string {
+func (ns *Networks) NameServers(spec *agboxv1.NetworkSpec) []string {
 	var servers []string
 	if !restricted(spec) {
-		for _, server := range d.config.NameServers {
+		for _, server := range ns.config.NameServers {
 			servers = append(servers, server.String())
 		}
 		return servers

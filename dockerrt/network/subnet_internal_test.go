@@ -1,4 +1,4 @@
-package dockerrt
+package network
 
 import (
 	"errors"
@@ -71,6 +71,25 @@ func TestRoutes(t *testing.T) {
 	for mask, want := range map[string]int{"255.255.255.0": 24, "0.0.0.0": 0, "255.255.255.255": 32} {
 		if got := onesOf(netip.MustParseAddr(mask)); got != want {
 			t.Errorf("%s has %d ones, want %d", mask, got, want)
+		}
+	}
+}
+
+func TestCensus(t *testing.T) {
+	for _, c := range []struct {
+		taken []string
+		used  uint32
+	}{
+		{nil, 0},
+		{[]string{"10.1.0.0/28", "10.1.0.16/28", "192.0.2.0/24"}, 2},
+		{[]string{"10.1.0.1/32", "10.1.0.2/32"}, 1},
+		{[]string{"10.1.0.128/25", "10.1.0.0/28"}, 9},
+		{[]string{"10.0.0.0/8", "10.1.0.0/28"}, 16},
+		{[]string{"10.1.0.0/25", "10.1.0.0/26", "10.1.0.128/25"}, 16},
+	} {
+		s := pool("10.1.0.0/24", 28, c.taken...)
+		if used, total := s.census(); used != c.used || total != 16 {
+			t.Errorf("%v: %d of %d, want %d of 16", c.taken, used, total, c.used)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package dockerrt
+package network
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
-	"github.com/agbox-dev/agbox/dockerrt/isolation"
+	"github.com/agbox-dev/agbox/dockerrt/network/isolation"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -17,7 +17,7 @@ import (
 // lets nothing out, one that is gone is forgotten, and whoever alters the rules finds them put back.
 type guard struct {
 	rules    *isolation.Rules
-	tell     func(message string, err error)
+	warn     func(message string, err error)
 	watching sync.WaitGroup
 	// altered holds a token while the kernel has told of a change that nobody has looked at.
 	altered chan struct{}
@@ -36,24 +36,24 @@ var (
 
 // openGuard puts the rules in force for the networks that there are, and keeps them so until Close. Without the right to
 // do so it goes on without them, unless the configuration requires them.
-func (d *Docker) openGuard(networks []network.Summary) error {
+func (ns *Networks) openGuard(networks []network.Summary) error {
 	g := &guard{
-		rules: isolation.Open(d.api.Instance(), d.config.Pool), altered: make(chan struct{}, 1),
-		tell: func(message string, err error) { d.log.Warn(message, "error", err) },
+		rules: isolation.Open(ns.engine.Instance(), ns.config.Pool), altered: make(chan struct{}, 1),
+		warn: func(message string, err error) { ns.log.Warn(message, "error", err) },
 	}
-	d.guard = g
-	if err := d.compare(networks); err != nil && d.config.IsolationRequired {
+	ns.guard = g
+	if err := ns.Compare(networks); err != nil && ns.config.Required {
 		return fmt.Errorf("isolation.required is set, and sandboxes cannot be kept from this host: %w", err)
 	}
 	g.watching.Go(func() {
-		err := g.rules.Watch(d.api.Closed(), func() {
+		err := g.rules.Watch(ns.engine.Closed(), func() {
 			select {
 			case g.altered <- struct{}{}:
 			default:
 			}
 		})
 		if err != nil && !errors.Is(err, isolation.ErrNotPermitted) {
-			d.log.Warn("packet rules that somebody alters are put back only when agboxd next looks", "error", err)
+			ns.log.Warn("packet rules that somebody alters are put back only when agboxd next looks", "error", err)
 		}
 	})
 	g.watching.Go(func() {
@@ -61,7 +61,7 @@ func (d *Docker) openGuard(networks []network.Summary) error {
 			select {
 			case <-g.altered:
 				g.hold(nil)
-			case <-d.api.Closed().Done():
+			case <-ns.engine.Closed().Done():
 				return
 			}
 		}
@@ -69,10 +69,10 @@ func (d *Docker) openGuard(networks []network.Summary) error {
 	return nil
 }
 
-// compare brings the rules to what exists, given the engine's networks or those of them that are ours, and returns why
+// Compare brings the rules to what exists, given the engine's networks or those of them that are ours, and returns why
 // sandboxes are not kept in.
-func (d *Docker) compare(networks []network.Summary) error {
-	admitted := d.guard.rules.Admitted() // before the look: whoever is admitted after that has a bridge that it does not show
+func (ns *Networks) Compare(networks []network.Summary) error {
+	admitted := ns.guard.rules.Admitted() // before the look: whoever is admitted after that has a bridge that it does not show
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("cannot list network interfaces: %w", err)
@@ -81,24 +81,24 @@ func (d *Docker) compare(networks []network.Summary) error {
 	for _, i := range interfaces {
 		here[i.Name] = true
 	}
-	g := d.guard
+	g := ns.guard
 	reaches, earlier := map[string]isolation.Reach{}, false
 	var ours, others evidence
 	for _, n := range networks {
 		bridge, seen := bridgeOf(n), &others
-		if n.Labels[engine.LabelInstance] == d.api.Instance() {
+		if n.Labels[engine.LabelInstance] == ns.engine.Instance() {
 			seen = &ours
 			earlier = earlier || !g.rules.Holds(bridge)
 		}
 		seen.add(bridge, here)
 		if seen == &ours && g.rules.Holds(bridge) && here[bridge] {
-			reaches[bridge] = d.reach(specOf(n))
+			reaches[bridge] = ns.reach(specOf(n))
 		}
 	}
 	for _, bridge := range admitted {
 		if !here[bridge] {
 			if err := g.rules.Release(bridge); err != nil {
-				g.tell("a network's packet rules could not be taken away", err)
+				g.warn("a network's packet rules could not be taken away", err)
 			}
 		}
 	}
@@ -141,7 +141,7 @@ func (g *guard) place(elsewhere error) {
 	g.elsewhere = elsewhere
 	g.mu.Unlock()
 	if news {
-		g.tell("sandboxes are not kept from this host and from each other", elsewhere)
+		g.warn("sandboxes are not kept from this host and from each other", elsewhere)
 	}
 }
 
@@ -149,14 +149,14 @@ func (g *guard) place(elsewhere error) {
 func (g *guard) hold(reaches map[string]isolation.Reach) error {
 	altered, err := g.rules.Hold(reaches)
 	if altered != nil {
-		g.tell("audit: the packet rules were altered and are put back", altered)
+		g.warn("audit: the packet rules were altered and are put back", altered)
 	}
 	g.mu.Lock()
 	news := err != nil && (g.problem == nil || g.problem.Error() != err.Error())
 	g.problem = err
 	g.mu.Unlock()
 	if news {
-		g.tell("sandboxes are not kept from this host and from each other", err)
+		g.warn("sandboxes are not kept from this host and from each other", err)
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func (g *guard) admit(bridge string, reach isolation.Reach) error {
 // release forgets the bridge of a network that is gone.
 func (g *guard) release(bridge string) {
 	if err := g.rules.Release(bridge); err != nil {
-		g.tell("a network's packet rules could not be taken away", err)
+		g.warn("a network's packet rules could not be taken away", err)
 	}
 	g.hold(nil)
 }
@@ -203,36 +203,29 @@ func (g *guard) close() error {
 	return nil
 }
 
-// Isolated reports whether sandboxes are kept from the host and from each other, or would be if there were any, and why
-// not. It looks, and mends what it can.
-func (d *Docker) Isolated() (bool, string) {
-	if err := d.isolated(); err != nil {
-		return false, err.Error()
-	}
-	return true, ""
-}
-
-func (d *Docker) isolated() error {
-	if err := d.guard.hold(nil); err != nil {
+// Isolated returns why sandboxes are not kept from the host and from each other, or would not be if there were any; nil when
+// they are. It looks, and mends what it can.
+func (ns *Networks) Isolated() error {
+	if err := ns.guard.hold(nil); err != nil {
 		return err
 	}
-	d.guard.mu.Lock()
-	defer d.guard.mu.Unlock()
-	return d.guard.elsewhere
+	ns.guard.mu.Lock()
+	defer ns.guard.mu.Unlock()
+	return ns.guard.elsewhere
 }
 
 // codeRestriction is the code of a network mode that cannot be had here.
 const codeRestriction = "NETWORK_RESTRICTION_UNAVAILABLE"
 
 // admit has the packet rules hold for a sandbox's network. It refuses where they do not and must.
-func (d *Docker) admit(bridge string, spec *agboxv1.NetworkSpec) error {
-	err := d.guard.admit(bridge, d.reach(spec))
+func (ns *Networks) admit(bridge string, spec *agboxv1.NetworkSpec) error {
+	err := ns.guard.admit(bridge, ns.reach(spec))
 	switch {
 	case err == nil:
 		return nil
 	case restricted(spec):
 		return unrestricted(spec, err)
-	case d.config.IsolationRequired:
+	case ns.config.Required:
 		return fmt.Errorf("isolation.required is set: %w", err)
 	}
 	return nil
