@@ -47,7 +47,7 @@ func (r *request) reply(a answer) {
 func (r *request) step() *step {
 	st := &step{command: r.command, create: r.create, exec: r.exec, requestID: r.requestID}
 	st.done = func(err error) {
-		a := answer{st.after, st.after.Sequence, err}
+		a := answer{st.after, st.after.GetSequence(), err}
 		if err == nil && len(st.events) > 0 {
 			a.sequence = st.events[0].Sequence
 		}

@@ -109,5 +109,5 @@ func (w *world) unchanged(id string, command lifecycle.Command) lifecycle.Comman
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return lifecycle.IfUnchanged{Phase: view.State.Phase, Since: view.State.ChangedAt, Then: command}
+	return lifecycle.IfUnchanged{Phase: view.State.Phase, Since: view.State.ChangedAt.AsTime(), Then: command}
 }

@@ -70,9 +70,9 @@ func (e *entry) load(db *persist.DB) (lifecycle.State, error) {
 func replay(db *persist.DB, id string) (lifecycle.State, error) {
 	last, err := db.Checkpoint(id)
 	if err != nil {
-		return lifecycle.State{}, err
+		return lifecycle.New(id, nil), err
 	}
-	return catchUp(db, restore(id, last))
+	return catchUp(db, lifecycle.New(id, last))
 }
 
 // catchUp folds what the log holds beyond state.
@@ -82,9 +82,7 @@ func catchUp(db *persist.DB, state lifecycle.State) (lifecycle.State, error) {
 		if err != nil {
 			return state, err
 		}
-		for _, event := range events {
-			state = lifecycle.Fold(state, event)
-		}
+		state = lifecycle.Fold(state, events...)
 		if len(events) < replayChunk {
 			return state, nil
 		}

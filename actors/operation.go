@@ -60,7 +60,7 @@ func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *ope
 func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *operationEnded) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			ended.fail(s.panicked(ended.ended.Operation.String(), e.id, reason))
+			ended.fail(s.panicked(lifecycle.Verb(ended.ended.Operation), e.id, reason))
 		}
 		s.actors.Root.Send(pid, ended)
 	}()
@@ -140,7 +140,11 @@ func (s *System) operate(ctx context.Context, e *entry, ended *lifecycle.Ended, 
 	case lifecycle.Resuming:
 		started, err = s.runtime.Resume(ctx, e.id, e.spec, report)
 	case lifecycle.Stopping:
-		err = s.runtime.Stop(ctx, e.id, e.state.Load().Grace)
+		var grace *time.Duration
+		if set := e.state.Load().Grace; set != nil {
+			grace = new(set.AsDuration())
+		}
+		err = s.runtime.Stop(ctx, e.id, grace)
 	case lifecycle.Killing:
 		err = s.runtime.Halt(ctx, e.id)
 	case lifecycle.Pausing:

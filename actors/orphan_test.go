@@ -108,7 +108,7 @@ func TestTakeIn(t *testing.T) {
 		w.expect("logs", "RECOVERED EXEC_STARTED EXEC_FINISHED DELETE_REQUESTED DELETED")
 		w.restart()
 		view, err := w.system.Sandbox("running")
-		if err != nil || !view.State.Recovered || view.State.Phase != lifecycle.Ready || !view.State.CreatedAt.Equal(born) || view.Spec.Image != "image-1" {
+		if err != nil || !view.State.Recovered || view.State.Phase != lifecycle.Ready || !view.State.CreatedAt.AsTime().Equal(born) || view.Spec.Image != "image-1" {
 			t.Errorf("the running one is %+v, %v", view, err)
 		}
 		if exec, err := w.db.Exec("running", "ended"); err != nil || exec.End.GetExec().GetExitCode() != 7 {

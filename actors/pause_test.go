@@ -174,7 +174,7 @@ func TestCheckpointKeepsDeadlines(t *testing.T) {
 		}
 		w.restart()
 		view, err := w.system.Sandbox("box-1")
-		if err != nil || !view.ExpiresAt.Equal(later) || view.State.IdleTTL == nil || *view.State.IdleTTL != idle {
+		if err != nil || !view.ExpiresAt.Equal(later) || view.State.IdleTtl.AsDuration() != idle {
 			t.Errorf("the sandbox is %+v, %v", view, err)
 		}
 	})

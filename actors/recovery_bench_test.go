@@ -63,7 +63,7 @@ func BenchmarkRecovery(b *testing.B) {
 // fill gives a sandbox a log of n events that ends STOPPED, so that nobody looks after it, without any checkpoint.
 func fill(b *testing.B, db *persist.DB, id string, n int) {
 	b.Helper()
-	state := lifecycle.State{SandboxID: id}
+	state := lifecycle.New(id, nil)
 	at := time.Unix(1_700_000_000, 0)
 	entry := persist.Entry{SandboxID: id, Create: &agboxv1.CreateSpec{Image: "image"}, At: at}
 	var entries []persist.Entry

@@ -20,6 +20,9 @@ const (
 	lastRecordRetry  = 30 * time.Second
 )
 
+// checkpointEvery is how many events of a log are folded at most when a sandbox is loaded.
+const checkpointEvery = 256
+
 // step is a command on its way into the log.
 type step struct {
 	command lifecycle.Command
@@ -166,15 +169,13 @@ func (s *sandbox) decide(st *step, state lifecycle.State) {
 	if len(st.events) == 0 && cancel.ExecID == "" {
 		return
 	}
-	for _, event := range st.events {
-		st.after = lifecycle.Fold(st.after, event)
-	}
+	st.after = lifecycle.Fold(state, st.events...)
 	st.entry = persist.Entry{
 		SandboxID: state.SandboxID, After: state.Sequence, Events: st.events, At: now,
 		Create: st.create, StartExec: st.exec, RequestID: st.requestID, CancelExec: cancel.ExecID,
 	}
 	if trimTo := s.surplus(st.after.Sequence); trimTo > 0 || state.Sequence/checkpointEvery != st.after.Sequence/checkpointEvery {
-		st.entry.Checkpoint, st.entry.TrimTo = checkpoint(st.after), trimTo
+		st.entry.Checkpoint, st.entry.TrimTo = st.after.State, trimTo
 	}
 }
 

@@ -217,14 +217,13 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	}
 	e := newEntry(id, spec)
 	e.requestID = requestID
-	e.state.Store(&lifecycle.State{SandboxID: id})
+	e.state.Store(new(lifecycle.New(id, nil)))
 	s.adopt(e)
 	s.registry.add(e)
 	r := newRequest(lifecycle.Create{Lazy: spec.GetLazy()})
 	r.create, r.requestID = spec, requestID
 	a := s.ask(ctx, e, r)
-	state, err := a.state, a.err
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // nobody waits any more, and it may come to nothing yet
+	if ctx.Err() != nil && errors.Is(a.err, context.Cause(ctx)) { // nobody waits any more, and it may come to nothing yet
 		s.work.Go(func() {
 			defer release()
 			select {
@@ -233,10 +232,13 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 			case <-s.working.Done():
 			}
 		})
-		return s.view(e, state), err
+		return View{}, a.err
 	}
 	defer release()
-	return s.view(e, state), s.undoCreate(e, err)
+	if err := s.undoCreate(e, a.err); err != nil {
+		return View{}, err
+	}
+	return s.view(e, a.state), nil
 }
 
 // undoCreate leaves nothing of a create that failed. It returns err for the caller.

@@ -84,7 +84,7 @@ func (s *System) takeInSandbox(ctx context.Context, id string, found runtime.Fou
 		command.Phase, command.Code, command.Message = lifecycle.Failed, runtime.CodeContainerNotRunning, "nothing is left of it but its logs"
 	}
 	e := newEntry(id, found.Spec)
-	e.state.Store(&lifecycle.State{SandboxID: id})
+	e.state.Store(new(lifecycle.New(id, nil)))
 	s.adopt(e)
 	s.registry.add(e)
 	r := newRequest(command)

@@ -8,7 +8,7 @@
 //	sandbox-config               sandbox id -> CreateSpec, as it was accepted
 //	sandbox-deleted-at           sandbox id -> int64, when DELETED was recorded
 //	sandbox-requests             sandbox id -> journal.RequestMark, where the create carried one
-//	checkpoints                  sandbox id -> journal.Checkpoint, what the log up to some sequence folds to
+//	checkpoints                  sandbox id -> journal.State, what the log up to some sequence folds to
 //	events:{sandbox id}          sequence   -> SandboxEvent; the oldest may have been trimmed
 //	exec-config:{sandbox id}     exec id    -> CreateExecRequest, as it was accepted
 //	exec-requests:{sandbox id}   exec id    -> journal.RequestMark, where the exec carried one

@@ -123,14 +123,14 @@ func (db *DB) Exec(sandboxID, execID string) (Exec, error) {
 }
 
 // Checkpoint returns the newest checkpoint of the sandbox's log, nil when there is none.
-func (db *DB) Checkpoint(sandboxID string) (*journalv1.Checkpoint, error) {
-	var checkpoint *journalv1.Checkpoint
+func (db *DB) Checkpoint(sandboxID string) (*journalv1.State, error) {
+	var checkpoint *journalv1.State
 	err := db.view(func(tx *bbolt.Tx) error {
 		value := tx.Bucket(checkpoints).Get([]byte(sandboxID))
 		if value == nil {
 			return nil
 		}
-		checkpoint = &journalv1.Checkpoint{}
+		checkpoint = &journalv1.State{}
 		if err := proto.Unmarshal(value, checkpoint); err != nil {
 			return fmt.Errorf("%w: checkpoint of sandbox %s: %w", ErrCorrupt, sandboxID, err)
 		}

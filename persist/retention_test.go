@@ -24,7 +24,7 @@ func TestTrim(t *testing.T) {
 		t.Errorf("checkpoint before the first is %v, %v", c, err)
 	}
 	trimming := startExec("box-1", "next", 4)
-	trimming.Checkpoint = &journalv1.Checkpoint{Sequence: 5, Reason: "r", Running: map[string]*timestamppb.Timestamp{"long": timestamppb.New(at)}}
+	trimming.Checkpoint = &journalv1.State{Sequence: 5, Reason: "r", Running: map[string]*timestamppb.Timestamp{"long": timestamppb.New(at)}}
 	trimming.TrimTo = 4
 	must(t, db, trimming)
 	db.Close()
@@ -53,7 +53,7 @@ func TestTrimStaysBehindTheCheckpoint(t *testing.T) {
 	db, _ := newDB(t)
 	must(t, db, create("box-1"))
 	e := tell("box-1", 1, agboxv1.EventType_SANDBOX_READY, "")
-	e.Checkpoint, e.TrimTo = &journalv1.Checkpoint{Sequence: 1}, 2
+	e.Checkpoint, e.TrimTo = &journalv1.State{Sequence: 1}, 2
 	must(t, db, e)
 	if got := sequences(t, db, "box-1", 0); !slices.Equal(got, []uint64{2}) {
 		t.Errorf("kept are %v", got)

@@ -34,7 +34,7 @@ type Entry struct {
 
 	// Checkpoint is what the log folds to with Events. TrimTo removes the events up to this sequence, which the
 	// checkpoint must cover, and what is kept of the execs that ended in them.
-	Checkpoint *journalv1.Checkpoint
+	Checkpoint *journalv1.State
 	TrimTo     uint64
 
 	At time.Time

@@ -113,7 +113,7 @@ func (s *Server) askOne(ctx context.Context, id string, command lifecycle.Comman
 			return 0, nil
 		}
 		if wanted != nil {
-			command = lifecycle.IfUnchanged{Phase: view.State.Phase, Since: view.State.ChangedAt, Then: command}
+			command = lifecycle.IfUnchanged{Phase: view.State.Phase, Since: view.State.ChangedAt.AsTime(), Then: command}
 		}
 		accepted, err = s.system.Request(ctx, id, command)
 	}

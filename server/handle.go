@@ -25,11 +25,11 @@ func handle(v actors.View) *agboxv1.SandboxHandle {
 		RequiredServices:  v.Spec.RequiredServices,
 		OptionalServices:  v.Spec.OptionalServices,
 		Labels:            v.Spec.Labels,
-		CreatedAt:         timestamppb.New(v.State.CreatedAt),
+		CreatedAt:         v.State.CreatedAt,
 		Image:             v.Spec.Image,
 		ErrorCode:         v.State.ErrorCode,
 		ErrorMessage:      v.State.ErrorMessage,
-		StateChangedAt:    timestamppb.New(v.State.ChangedAt),
+		StateChangedAt:    v.State.ChangedAt,
 		Ports:             v.State.Ports,
 		Recovered:         v.State.Recovered,
 	}
@@ -43,7 +43,7 @@ func deadline(at time.Time) *timestamppb.Timestamp {
 }
 
 func newestFirst(a, b actors.View) int {
-	return cmp.Or(b.State.CreatedAt.Compare(a.State.CreatedAt), strings.Compare(a.State.SandboxID, b.State.SandboxID))
+	return cmp.Or(b.State.CreatedAt.AsTime().Compare(a.State.CreatedAt.AsTime()), strings.Compare(a.State.SandboxID, b.State.SandboxID))
 }
 
 // status is an exec as clients see it.
@@ -81,7 +81,7 @@ func snapshot(v actors.View) []*agboxv1.SandboxEvent {
 	current := func(kind agboxv1.EventType) *agboxv1.SandboxEvent {
 		return &agboxv1.SandboxEvent{
 			EventId: state.SandboxID + "/snapshot", Sequence: state.Sequence, SandboxId: state.SandboxID,
-			EventType: kind, OccurredAt: timestamppb.New(state.ChangedAt), Snapshot: true, SandboxState: state.Phase,
+			EventType: kind, OccurredAt: state.ChangedAt, Snapshot: true, SandboxState: state.Phase,
 		}
 	}
 	sandbox := current(snapshotKind(state))
@@ -90,7 +90,7 @@ func snapshot(v actors.View) []*agboxv1.SandboxEvent {
 	for _, id := range runningIDs(state) {
 		exec := current(agboxv1.EventType_EXEC_STARTED)
 		exec.EventId += "/" + id
-		exec.OccurredAt = timestamppb.New(state.Running[id])
+		exec.OccurredAt = state.Running[id]
 		exec.Details = &agboxv1.SandboxEvent_Exec{Exec: &agboxv1.ExecEventDetails{
 			ExecId: id, ExecState: agboxv1.ExecState_EXEC_STATE_RUNNING,
 		}}
@@ -136,7 +136,7 @@ func runningIDs(state lifecycle.State) []string {
 		ids = append(ids, id)
 	}
 	slices.SortFunc(ids, func(a, b string) int {
-		return cmp.Or(state.Running[a].Compare(state.Running[b]), strings.Compare(a, b))
+		return cmp.Or(state.Running[a].AsTime().Compare(state.Running[b].AsTime()), strings.Compare(a, b))
 	})
 	return ids
 }

@@ -30,7 +30,7 @@ func (s *Server) Prune(ctx context.Context, req *agboxv1.PruneRequest) (*agboxv1
 		states = []lifecycle.Phase{lifecycle.Stopped, lifecycle.Failed}
 	}
 	since := time.Now().Add(-req.OlderThan.AsDuration())
-	old := func(v actors.View) bool { return inOneOf(v, states) && !v.State.ChangedAt.After(since) }
+	old := func(v actors.View) bool { return inOneOf(v, states) && !v.State.ChangedAt.AsTime().After(since) }
 	views, err := s.matching(req.LabelSelector, states...)
 	if err != nil {
 		return nil, err

@@ -133,7 +133,7 @@ func (r *rule) fits(s State) bool {
 // recorded and folded. A request that does not fit is a *Refusal; a fact that comes too late is no events.
 func Decide(s State, p Policy, c Command, now time.Time) ([]*event, error) {
 	if c, ok := c.(IfUnchanged); ok {
-		if s.Phase != c.Phase || !s.ChangedAt.Equal(c.Since) {
+		if s.Phase != c.Phase || !moment(s.ChangedAt).Equal(c.Since) {
 			return nil, refusal(s, c, ErrInvalidState, "it is not what it was when it was looked at")
 		}
 		return Decide(s, p, c.Then, now)

@@ -14,7 +14,7 @@ import (
 // TestTextOfOthers: whatever is said of a sandbox, its events can be kept and sent.
 func TestTextOfOthers(t *testing.T) {
 	bad := "a name of \xff, " + strings.Repeat("and many words ", 1<<17)
-	state := lifecycle.State{SandboxID: "box1"}
+	state := lifecycle.New("box1", nil)
 	for _, c := range []lifecycle.Command{
 		lifecycle.Create{},
 		lifecycle.Preparing{Phase: bad, Image: bad},

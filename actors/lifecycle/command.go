@@ -147,8 +147,8 @@ func (StartExec) name() string         { return "start exec" }
 func (CancelExec) name() string        { return "cancel exec" }
 func (Preparing) name() string         { return "preparing" }
 func (ServiceReported) name() string   { return "service reported" }
-func (c OperationDone) name() string   { return c.Operation.String() + " done" }
-func (c OperationFailed) name() string { return c.Operation.String() + " failed" }
+func (c OperationDone) name() string   { return Verb(c.Operation) + " done" }
+func (c OperationFailed) name() string { return Verb(c.Operation) + " failed" }
 func (Died) name() string              { return "died" }
 func (LinkLost) name() string          { return "link lost" }
 func (CommandEnded) name() string      { return "command ended" }

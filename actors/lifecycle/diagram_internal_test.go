@@ -55,8 +55,8 @@ func init() {
 		samples = append(samples, sample{"taken in", Recover{Phase: found}, Policy{}})
 	}
 	for o := Creating; o <= Restarting; o++ {
-		samples = append(samples, sample{o.String() + " done", OperationDone{Operation: o}, Policy{}},
-			sample{o.String() + " failed", OperationFailed{Operation: o}, Policy{}})
+		samples = append(samples, sample{Verb(o) + " done", OperationDone{Operation: o}, Policy{}},
+			sample{Verb(o) + " failed", OperationFailed{Operation: o}, Policy{}})
 	}
 }
 
@@ -74,7 +74,7 @@ func explore(t *testing.T, node func(State) string) (edges []edge) {
 		running int
 	}
 	keyOf := func(s State) key { return key{s.Phase, s.Operation, s.Lazy, len(s.Running)} }
-	seen, states := map[key]bool{}, []State{{SandboxID: "box-1"}}
+	seen, states := map[key]bool{}, []State{New("box-1", nil)}
 	for i := 0; i < len(states); i++ {
 		for _, sample := range samples {
 			events, err := Decide(states[i], sample.policy, sample.command, now)
@@ -120,7 +120,7 @@ func exact(t *testing.T) string {
 		if s.Operation == NoOperation {
 			return phaseName(s.Phase)
 		}
-		return fmt.Sprintf("%s(%s)", phaseName(s.Phase), s.Operation)
+		return fmt.Sprintf("%s(%s)", phaseName(s.Phase), Verb(s.Operation))
 	})
 	var nodes []string
 	for _, e := range edges {

@@ -118,7 +118,7 @@ const (
 func (d *decision) crash(code, message string) {
 	most, wait := d.policy.restarts()
 	n := d.state.Restarts + 1
-	if d.state.Phase == Ready && d.now.Sub(d.state.ChangedAt) >= steadyAfter {
+	if d.state.Phase == Ready && d.now.Sub(d.state.ChangedAt.AsTime()) >= steadyAfter {
 		n = 1
 	}
 	if n > most || d.state.Phase != Ready && d.state.Operation != Restarting {

@@ -2,16 +2,33 @@ package lifecycle
 
 import (
 	"maps"
-	"time"
 
-	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// Fold returns the state after e. It accepts any event that Decide made for s, and does not keep or change e.
-func Fold(s State, e *event) State {
-	at := e.OccurredAt.AsTime()
+// Fold returns the state after events. It accepts any that Decide made for s, and does not change them, but keeps parts of them.
+func Fold(s State, events ...*event) State {
+	s = s.copy()
+	for _, e := range events {
+		s.fold(e)
+	}
+	return s
+}
+
+// copy shares maps and messages with s, which nobody changes.
+func (s State) copy() State {
+	next := New(s.SandboxID, nil)
+	s.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		next.ProtoReflect().Set(field, value)
+		return true
+	})
+	return next
+}
+
+func (s *State) fold(e *event) {
+	at := e.OccurredAt
 	s.SandboxID = e.SandboxId
 	s.Sequence = e.Sequence
 	if s.Phase != e.SandboxState {
@@ -20,7 +37,7 @@ func Fold(s State, e *event) State {
 	switch e.EventType {
 	case agboxv1.EventType_SANDBOX_ACCEPTED:
 		s.Operation = Resuming
-		if s.CreatedAt.IsZero() {
+		if s.CreatedAt == nil {
 			s.CreatedAt, s.Lazy = at, s.Phase == Dormant
 			s.Operation = Creating
 		} else if s.Lazy {
@@ -34,7 +51,7 @@ func Fold(s State, e *event) State {
 	case agboxv1.EventType_SANDBOX_RECOVERED:
 		s.Recovered, s.CreatedAt, s.ActiveAt = true, at, at
 		if created := e.GetSandboxPhase().GetCreatedAt(); created != nil {
-			s.CreatedAt = created.AsTime()
+			s.CreatedAt = created
 		}
 		s.ErrorCode, s.ErrorMessage = e.GetSandboxPhase().GetErrorCode(), e.GetSandboxPhase().GetErrorMessage()
 		s.Ports = e.GetSandboxPhase().GetPorts()
@@ -43,7 +60,7 @@ func Fold(s State, e *event) State {
 		s.ErrorCode, s.ErrorMessage = e.GetSandboxPhase().GetErrorCode(), e.GetSandboxPhase().GetErrorMessage()
 	case agboxv1.EventType_SANDBOX_RESTARTING:
 		s.Operation = Restarting
-		s.Restarts, s.RestartAt = e.GetSandboxPhase().GetRestarts(), e.GetSandboxPhase().GetRestartAt().AsTime()
+		s.Restarts, s.RestartAt = e.GetSandboxPhase().GetRestarts(), e.GetSandboxPhase().GetRestartAt()
 		s.serviceAgain()
 	case agboxv1.EventType_SANDBOX_DETACHED:
 		s.Detached = true
@@ -61,7 +78,7 @@ func Fold(s State, e *event) State {
 		if e.GetSandboxPhase().GetForce() {
 			s.Operation = Killing
 		}
-		s.Grace = duration(e.GetSandboxPhase().GetGrace())
+		s.Grace = e.GetSandboxPhase().GetGrace()
 	case agboxv1.EventType_SANDBOX_PAUSE_REQUESTED:
 		s.Operation, s.Reason = Pausing, e.GetSandboxPhase().GetReason()
 	case agboxv1.EventType_SANDBOX_UNPAUSE_REQUESTED:
@@ -69,20 +86,17 @@ func Fold(s State, e *event) State {
 	case agboxv1.EventType_SANDBOX_PAUSED, agboxv1.EventType_SANDBOX_UNPAUSED:
 		s.Operation, s.ActiveAt = NoOperation, at
 	case agboxv1.EventType_SANDBOX_DRAIN_REQUESTED:
-		s.DrainUntil = time.Time{}
-		if until := e.GetSandboxPhase().GetDrainUntil(); until != nil {
-			s.DrainUntil = until.AsTime()
-		}
+		s.DrainUntil = e.GetSandboxPhase().GetDrainUntil()
 	case agboxv1.EventType_SANDBOX_EXTENDED:
 		s.ActiveAt = at
 		if expires := e.GetSandboxPhase().GetExpiresAt(); expires != nil {
-			s.Extended, s.ExpiresAt = true, time.Time{}
-			if expires.Seconds != 0 {
-				s.ExpiresAt = expires.AsTime()
+			if s.Extended = true; expires.Seconds == 0 {
+				expires = nil
 			}
+			s.ExpiresAt = expires
 		}
 		if ttl := e.GetSandboxPhase().GetIdleTtl(); ttl != nil {
-			s.IdleTTL = duration(ttl)
+			s.IdleTtl = ttl
 		}
 	case agboxv1.EventType_SANDBOX_DELETE_REQUESTED:
 		s.Operation, s.Reason = Removing, e.GetSandboxPhase().GetReason()
@@ -102,7 +116,6 @@ func Fold(s State, e *event) State {
 	if !s.Up() {
 		s.Ports = nil
 	}
-	return s
 }
 
 // serviceAgain has every service told of once more.
@@ -110,14 +123,6 @@ func (s *State) serviceAgain() {
 	for name := range s.Services {
 		s.Services = put(s.Services, name, ServiceAgain)
 	}
-}
-
-func duration(d *durationpb.Duration) *time.Duration {
-	if d == nil {
-		return nil
-	}
-	value := d.AsDuration()
-	return &value
 }
 
 // put returns a copy of m that has the entry.
@@ -128,9 +133,9 @@ func put[V any](m map[string]V, key string, value V) map[string]V {
 	return next
 }
 
-func without(running map[string]time.Time, id string) map[string]time.Time {
-	next := maps.Clone(running)
-	delete(next, id)
+func without[V any](m map[string]V, key string) map[string]V {
+	next := maps.Clone(m)
+	delete(next, key)
 	if len(next) == 0 {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
@@ -27,7 +28,7 @@ type sandbox struct {
 }
 
 func newSandbox() *sandbox {
-	return &sandbox{state: lifecycle.State{SandboxID: "box-1"}, now: start}
+	return &sandbox{state: lifecycle.New("box-1", nil), now: start}
 }
 
 func (s *sandbox) do(c lifecycle.Command) ([]*agboxv1.SandboxEvent, error) {
@@ -263,7 +264,7 @@ func TestIdle(t *testing.T) {
 		}
 	}
 	s := newSandbox().must(t, ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.ExecEnded{ExecID: "exec-1", Result: finished})...)
-	if !s.state.Idle() || !s.state.ActiveAt.Equal(s.now) {
+	if !s.state.Idle() || !s.state.ActiveAt.AsTime().Equal(s.now) {
 		t.Errorf("after its only exec the sandbox is %+v, want idle since %v", s.state, s.now)
 	}
 }
@@ -323,11 +324,11 @@ func TestPortsAndCommand(t *testing.T) {
 func TestDeadlinesAreExtended(t *testing.T) {
 	expires, ttl := start.Add(time.Hour), time.Minute
 	s := newSandbox().must(t, ready(lifecycle.Extend{ExpiresAt: &expires}, lifecycle.Extend{IdleTTL: &ttl})...)
-	if !s.state.Extended || !s.state.ExpiresAt.Equal(expires) || s.state.IdleTTL == nil || *s.state.IdleTTL != ttl || !s.state.ActiveAt.Equal(s.now) {
+	if !s.state.Extended || !s.state.ExpiresAt.AsTime().Equal(expires) || s.state.IdleTtl == nil || s.state.IdleTtl.AsDuration() != ttl || !s.state.ActiveAt.AsTime().Equal(s.now) {
 		t.Errorf("the state is %+v", s.state)
 	}
 	s.must(t, lifecycle.Extend{ExpiresAt: &time.Time{}})
-	if !s.state.Extended || !s.state.ExpiresAt.IsZero() {
+	if !s.state.Extended || s.state.ExpiresAt != nil {
 		t.Errorf("a deadline that was taken away is %v", s.state.ExpiresAt)
 	}
 }
@@ -342,8 +343,8 @@ func TestRestarts(t *testing.T) {
 	for n, wait := range []time.Duration{2 * time.Minute, 4 * time.Minute, 5 * time.Minute} {
 		s.must(t, died)
 		last := s.log[len(s.log)-1].GetSandboxPhase()
-		if s.state.Restarts != uint32(n+1) || s.state.RestartAt.Sub(s.now) != wait || s.state.Phase != lifecycle.Pending ||
-			last.Restarts != uint32(n+1) || !last.RestartAt.AsTime().Equal(s.state.RestartAt) || last.ErrorCode != "X" || last.ErrorMessage != "gone" {
+		if s.state.Restarts != uint32(n+1) || s.state.RestartAt.AsTime().Sub(s.now) != wait || s.state.Phase != lifecycle.Pending ||
+			last.Restarts != uint32(n+1) || !proto.Equal(last.RestartAt, s.state.RestartAt) || last.ErrorCode != "X" || last.ErrorMessage != "gone" {
 			t.Errorf("restart %d is %v, state %+v", n+1, last, s.state)
 		}
 		s.must(t, up)

@@ -11,14 +11,14 @@ func Next(s State, p Policy, lease Lease, now time.Time) (next Command, at time.
 		}
 	}
 	if s.Operation == Restarting && !s.Begun(now) {
-		consider(s.RestartAt, nil)
+		consider(s.RestartAt.AsTime(), nil)
 	}
 	consider(p.IdleAt(s), p.onIdle())
 	if s.Phase == Stopped && p.CleanupTTL > 0 {
-		consider(s.ChangedAt.Add(p.CleanupTTL), Delete{Reason: ReasonCleanupTTL})
+		consider(s.ChangedAt.AsTime().Add(p.CleanupTTL), Delete{Reason: ReasonCleanupTTL})
 	}
 	if s.Phase == Draining && s.Operation == NoOperation {
-		consider(s.DrainUntil, Stop{Reason: ReasonDrainDeadline})
+		consider(moment(s.DrainUntil), Stop{Reason: ReasonDrainDeadline})
 	}
 	end := func(when time.Time, how, reason string) {
 		switch {
@@ -47,7 +47,7 @@ func (p Policy) onIdle() Command {
 
 // Begun reports whether the runtime should be at the operation in progress: a restart waits until RestartAt.
 func (s State) Begun(now time.Time) bool {
-	return s.Operation != NoOperation && !(s.Operation == Restarting && now.Before(s.RestartAt))
+	return s.Operation != NoOperation && !(s.Operation == Restarting && now.Before(s.RestartAt.AsTime()))
 }
 
 // Waits reports whether a command that uses the sandbox waits until the sandbox goes on: a lazy one is made first, and one that was

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -42,15 +44,15 @@ const (
 func (p Policy) IdleAt(s State) time.Time {
 	ttl := p.IdleTTL
 	switch {
-	case s.IdleTTL != nil:
-		ttl = *s.IdleTTL
+	case s.IdleTtl != nil:
+		ttl = s.IdleTtl.AsDuration()
 	case p.Spec.GetIdleTtl() != nil:
 		ttl = p.Spec.GetIdleTtl().AsDuration()
 	}
 	if ttl <= 0 || !s.Idle() || len(p.Spec.GetCommand()) > 0 && !s.CommandEnded {
 		return time.Time{}
 	}
-	return s.ActiveAt.Add(ttl)
+	return s.ActiveAt.AsTime().Add(ttl)
 }
 
 // ExpiresAt is when the sandbox's time is over, zero for never.
@@ -58,9 +60,9 @@ func (p Policy) ExpiresAt(s State) time.Time {
 	switch {
 	case s.Phase == None || s.Ending():
 	case s.Extended:
-		return s.ExpiresAt
+		return moment(s.ExpiresAt)
 	case p.Spec.GetMaxDuration() != nil:
-		return s.CreatedAt.Add(p.Spec.GetMaxDuration().AsDuration())
+		return s.CreatedAt.AsTime().Add(p.Spec.GetMaxDuration().AsDuration())
 	}
 	return time.Time{}
 }
@@ -74,8 +76,8 @@ func (p Policy) LeaseEndsAt(s State, lease Lease) time.Time {
 		return time.Time{}
 	}
 	spec, since := p.Spec.Lease, lease.Since
-	if spec.OnEnd == byStop && s.ChangedAt.After(since) {
-		since = s.ChangedAt // whoever resumes it has time to hold it
+	if changed := s.ChangedAt.AsTime(); spec.OnEnd == byStop && changed.After(since) {
+		since = changed // whoever resumes it has time to hold it
 	}
 	if spec.Grace != nil {
 		return since.Add(spec.Grace.AsDuration())
@@ -98,11 +100,19 @@ func (p Policy) ServicesToStart(s State) (services []*agboxv1.ServiceSpec) {
 		return nil
 	}
 	for _, service := range p.Spec.GetOptionalServices() {
-		if !s.Services[service.Name].Known() {
+		if !s.Told(service.Name) {
 			services = append(services, service)
 		}
 	}
 	return services
+}
+
+// moment is the zero time where t is not set.
+func moment(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
 }
 
 // restarts is how often in a row a sandbox that crashes is started again, 0 for never, and how long after the first crash; each

@@ -1,13 +1,14 @@
 package lifecycle_test
 
 import (
-	"reflect"
+	"errors"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	journalv1 "github.com/agbox-dev/agbox/proto/agbox/journal/v1"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -34,10 +35,13 @@ func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSandbox()
 		for range rapid.IntRange(1, 60).Draw(t, "length") {
-			before := s.state
+			before, kept := s.state, proto.Clone(s.state.State)
 			events, err := s.do(anyCommand(t))
 			if err != nil && len(events) > 0 {
 				t.Fatal("a refusal came with events")
+			}
+			if !proto.Equal(before.State, kept) {
+				t.Fatalf("the state before is now\n%+v, it was\n%+v", before, kept)
 			}
 			if before.Phase == lifecycle.Deleted && len(events) > 0 {
 				t.Fatalf("events after DELETED: %v", events)
@@ -51,12 +55,13 @@ func TestInvariants(t *testing.T) {
 	})
 }
 
-// checkLog: sequences grow by one, ids are unique, each exec ends once, and the log alone gives the live state,
-// also after it was stored.
+// checkLog: sequences grow by one, ids are unique, each exec ends once, and the log alone gives the live state, also after it, or
+// the state up to some event, was stored.
 func checkLog(t *rapid.T, s *sandbox) {
 	ids := map[string]bool{}
 	running := map[string]bool{}
-	folded := lifecycle.State{SandboxID: s.state.SandboxID}
+	folded := lifecycle.New(s.state.SandboxID, nil)
+	checkpoint := rapid.IntRange(0, len(s.log)).Draw(t, "checkpoint")
 	for i, event := range s.log {
 		if event.Sequence != uint64(i+1) || ids[event.EventId] {
 			t.Fatalf("event %d has sequence %d and id %s", i, event.Sequence, event.EventId)
@@ -76,9 +81,16 @@ func checkLog(t *rapid.T, s *sandbox) {
 		if err := proto.Unmarshal(stored, read); err != nil {
 			t.Fatal(err)
 		}
-		folded = lifecycle.Fold(folded, read)
+		if folded = lifecycle.Fold(folded, read); i == checkpoint {
+			stored, err := proto.Marshal(folded.State)
+			read := &journalv1.State{}
+			if err := errors.Join(err, proto.Unmarshal(stored, read)); err != nil {
+				t.Fatal(err)
+			}
+			folded = lifecycle.New(folded.SandboxID, read)
+		}
 	}
-	if !reflect.DeepEqual(folded, s.state) {
+	if folded.SandboxID != s.state.SandboxID || !proto.Equal(folded.State, s.state.State) {
 		t.Fatalf("the log folds to\n%+v, the live state is\n%+v", folded, s.state)
 	}
 }

@@ -20,7 +20,7 @@ func (d *decision) create(c Create) {
 }
 
 func (d *decision) accept(phase Phase, operation Operation) {
-	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, phase, &agboxv1.SandboxPhaseDetails{Phase: operation.String()})
+	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, phase, &agboxv1.SandboxPhaseDetails{Phase: Verb(operation)})
 }
 
 func (d *decision) recover(c Recover) {

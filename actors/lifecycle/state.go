@@ -4,8 +4,10 @@
 package lifecycle
 
 import (
-	"time"
+	"cmp"
+	"strings"
 
+	journalv1 "github.com/agbox-dev/agbox/proto/agbox/journal/v1"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -27,36 +29,31 @@ const (
 
 // Operation is the work on the runtime that the log has announced and not yet seen the end of. It is what a
 // restarted sandbox carries on with.
-type Operation int
+type Operation = journalv1.Operation
 
 const (
-	NoOperation Operation = iota
-	Creating
-	Resuming
-	Stopping
-	Removing
-	Pausing
-	Unpausing
-	// Killing is Stopping without grace.
-	Killing
-	// Restarting halts a sandbox that has crashed and, at RestartAt, resumes it.
-	Restarting
+	NoOperation = journalv1.Operation_OPERATION_NONE
+	Creating    = journalv1.Operation_OPERATION_CREATE
+	Resuming    = journalv1.Operation_OPERATION_RESUME
+	Stopping    = journalv1.Operation_OPERATION_STOP
+	Removing    = journalv1.Operation_OPERATION_DELETE
+	Pausing     = journalv1.Operation_OPERATION_PAUSE
+	Unpausing   = journalv1.Operation_OPERATION_UNPAUSE
+	Killing     = journalv1.Operation_OPERATION_KILL
+	Restarting  = journalv1.Operation_OPERATION_RESTART
 )
 
-func (o Operation) String() string {
-	return [...]string{"none", "create", "resume", "stop", "delete", "pause", "unpause", "kill", "restart"}[o]
+// Verb is the operation's name for people: "create".
+func Verb(o Operation) string {
+	return strings.ToLower(strings.TrimPrefix(o.String(), "OPERATION_"))
 }
 
-// ServiceState is what the log tells of a service.
-type ServiceState int32
-
+// What the log tells of a service.
 const (
-	// ServiceNew: nothing yet.
-	ServiceNew ServiceState = iota
-	ServiceReady
-	ServiceFailed
-	// ServiceAgain: it was told of before the sandbox was stopped, and has not been since.
-	ServiceAgain
+	ServiceNew    = journalv1.ServiceState_SERVICE_STATE_NEW
+	ServiceReady  = journalv1.ServiceState_SERVICE_STATE_READY
+	ServiceFailed = journalv1.ServiceState_SERVICE_STATE_FAILED
+	ServiceAgain  = journalv1.ServiceState_SERVICE_STATE_AGAIN
 )
 
 // State is one sandbox as its log tells it. It goes from phase to phase, with the operation in progress in brackets,
@@ -109,49 +106,23 @@ const (
 //
 // Commands that do not fit are refused; facts that come too late are ignored: an operation that ends after a Delete was accepted
 // changes nothing. These lines are written by TestDiagramsAreOfTheTable.
+//
+// A State never changes, nor does anything in it: Fold makes the next one. It is the message that the database keeps. New makes the
+// first; the zero value is none.
 type State struct {
 	SandboxID string
-	Phase     Phase
-	Operation Operation
-	// Reason is why the operation in progress, or the last one, was asked for.
-	Reason string
-	// Sequence is the newest event's; the next one has Sequence+1.
-	Sequence  uint64
-	CreatedAt time.Time
-	ChangedAt time.Time
-	// ActiveAt is when the sandbox was last seen at work: it became READY, or an exec started or ended.
-	ActiveAt time.Time
-	// ErrorCode and ErrorMessage tell why the sandbox is FAILED, and are empty otherwise.
-	ErrorCode    string
-	ErrorMessage string
-	// Running are the execs that have not ended, by id, with the time each was accepted. A State never
-	// changes: Fold copies the map.
-	Running map[string]time.Time
-	// Services is what was told of each service by name, Ports where the primary's are published. CommandEnded: the
-	// primary's own command has ended. They are not changed either.
-	Services     map[string]ServiceState
-	Ports        []*agboxv1.PublishedPort
-	CommandEnded bool
-	// Grace is what the stop in progress leaves to processes, nil for the daemon's own. DrainUntil is when DRAINING ends
-	// at the latest, zero for never.
-	Grace      *time.Duration
-	DrainUntil time.Time
-	// Extended: ExpiresAt is in force, zero for never, in place of what the spec says. IdleTTL is, when it is not nil.
-	Extended  bool
-	ExpiresAt time.Time
-	IdleTTL   *time.Duration
-	// Lazy: the sandbox was created so and never made. Detached: it has no lease any more.
-	Lazy     bool
-	Detached bool
-	// Recovered: the log begins with what was found in the runtime; what the sandbox was asked to be is put together from that.
-	Recovered bool
-	// Restarts counts those in a row, the one at RestartAt included.
-	Restarts  uint32
-	RestartAt time.Time
+	*journalv1.State
 }
 
-// Known reports whether anything was told of the service since the sandbox was last READY.
-func (s ServiceState) Known() bool { return s == ServiceReady || s == ServiceFailed }
+// New is a sandbox of which nothing has happened yet, or, with what the database kept, one of which that has.
+func New(sandboxID string, kept *journalv1.State) State {
+	return State{sandboxID, cmp.Or(kept, &journalv1.State{})}
+}
+
+// Told reports whether anything was told of the service since the sandbox was last READY.
+func (s State) Told(service string) bool {
+	return s.Services[service] == ServiceReady || s.Services[service] == ServiceFailed
+}
 
 // Ending reports whether the sandbox is deleted, or is being.
 func (s State) Ending() bool { return s.Phase == Deleting || s.Phase == Deleted }

@@ -115,7 +115,7 @@ func fillLogs(path string) error {
 }
 
 func logOf(id string) []persist.Entry {
-	state, at := lifecycle.State{SandboxID: id}, time.Now()
+	state, at := lifecycle.New(id, nil), time.Now()
 	var entries []persist.Entry
 	take := func(c lifecycle.Command, e persist.Entry) {
 		e.SandboxID, e.After, e.At = id, state.Sequence, at

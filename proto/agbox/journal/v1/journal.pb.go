@@ -26,54 +26,190 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Checkpoint is the state that folding a sandbox's log up to sequence gives, so that older events need not be
-// read again, nor kept for ever.
-type Checkpoint struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	Phase    v1.SandboxState        `protobuf:"varint,2,opt,name=phase,proto3,enum=agbox.v1.SandboxState" json:"phase,omitempty"`
-	// lifecycle.Operation.
-	Operation    int32                  `protobuf:"varint,3,opt,name=operation,proto3" json:"operation,omitempty"`
-	Reason       string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	CreatedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	ChangedAt    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
-	ActiveAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=active_at,json=activeAt,proto3" json:"active_at,omitempty"`
-	ErrorCode    string                 `protobuf:"bytes,8,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
-	ErrorMessage string                 `protobuf:"bytes,9,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
-	// Running execs, by id, with the time each was accepted.
+// Operation is the work on the runtime that a log has announced and not yet seen the end of.
+type Operation int32
+
+const (
+	Operation_OPERATION_NONE    Operation = 0
+	Operation_OPERATION_CREATE  Operation = 1
+	Operation_OPERATION_RESUME  Operation = 2
+	Operation_OPERATION_STOP    Operation = 3
+	Operation_OPERATION_DELETE  Operation = 4
+	Operation_OPERATION_PAUSE   Operation = 5
+	Operation_OPERATION_UNPAUSE Operation = 6
+	// A stop without grace.
+	Operation_OPERATION_KILL Operation = 7
+	// Halts a sandbox that has crashed and, at restart_at, resumes it.
+	Operation_OPERATION_RESTART Operation = 8
+)
+
+// Enum value maps for Operation.
+var (
+	Operation_name = map[int32]string{
+		0: "OPERATION_NONE",
+		1: "OPERATION_CREATE",
+		2: "OPERATION_RESUME",
+		3: "OPERATION_STOP",
+		4: "OPERATION_DELETE",
+		5: "OPERATION_PAUSE",
+		6: "OPERATION_UNPAUSE",
+		7: "OPERATION_KILL",
+		8: "OPERATION_RESTART",
+	}
+	Operation_value = map[string]int32{
+		"OPERATION_NONE":    0,
+		"OPERATION_CREATE":  1,
+		"OPERATION_RESUME":  2,
+		"OPERATION_STOP":    3,
+		"OPERATION_DELETE":  4,
+		"OPERATION_PAUSE":   5,
+		"OPERATION_UNPAUSE": 6,
+		"OPERATION_KILL":    7,
+		"OPERATION_RESTART": 8,
+	}
+)
+
+func (x Operation) Enum() *Operation {
+	p := new(Operation)
+	*p = x
+	return p
+}
+
+func (x Operation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Operation) Descriptor() protoreflect.EnumDescriptor {
+	return file_agbox_journal_v1_journal_proto_enumTypes[0].Descriptor()
+}
+
+func (Operation) Type() protoreflect.EnumType {
+	return &file_agbox_journal_v1_journal_proto_enumTypes[0]
+}
+
+func (x Operation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Operation.Descriptor instead.
+func (Operation) EnumDescriptor() ([]byte, []int) {
+	return file_agbox_journal_v1_journal_proto_rawDescGZIP(), []int{0}
+}
+
+// ServiceState is what the log tells of a service.
+type ServiceState int32
+
+const (
+	ServiceState_SERVICE_STATE_NEW    ServiceState = 0
+	ServiceState_SERVICE_STATE_READY  ServiceState = 1
+	ServiceState_SERVICE_STATE_FAILED ServiceState = 2
+	// It was told of before the sandbox was stopped, and has not been since.
+	ServiceState_SERVICE_STATE_AGAIN ServiceState = 3
+)
+
+// Enum value maps for ServiceState.
+var (
+	ServiceState_name = map[int32]string{
+		0: "SERVICE_STATE_NEW",
+		1: "SERVICE_STATE_READY",
+		2: "SERVICE_STATE_FAILED",
+		3: "SERVICE_STATE_AGAIN",
+	}
+	ServiceState_value = map[string]int32{
+		"SERVICE_STATE_NEW":    0,
+		"SERVICE_STATE_READY":  1,
+		"SERVICE_STATE_FAILED": 2,
+		"SERVICE_STATE_AGAIN":  3,
+	}
+)
+
+func (x ServiceState) Enum() *ServiceState {
+	p := new(ServiceState)
+	*p = x
+	return p
+}
+
+func (x ServiceState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ServiceState) Descriptor() protoreflect.EnumDescriptor {
+	return file_agbox_journal_v1_journal_proto_enumTypes[1].Descriptor()
+}
+
+func (ServiceState) Type() protoreflect.EnumType {
+	return &file_agbox_journal_v1_journal_proto_enumTypes[1]
+}
+
+func (x ServiceState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ServiceState.Descriptor instead.
+func (ServiceState) EnumDescriptor() ([]byte, []int) {
+	return file_agbox_journal_v1_journal_proto_rawDescGZIP(), []int{1}
+}
+
+// State is a sandbox as its log tells it, in memory and, now and then, in the database, so that older events need not be
+// read again, nor kept for ever. Times that are not set are never, or not yet.
+type State struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The newest event's; the next one has sequence + 1.
+	Sequence  uint64          `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Phase     v1.SandboxState `protobuf:"varint,2,opt,name=phase,proto3,enum=agbox.v1.SandboxState" json:"phase,omitempty"`
+	Operation Operation       `protobuf:"varint,3,opt,name=operation,proto3,enum=agbox.journal.v1.Operation" json:"operation,omitempty"`
+	// Why the operation in progress, or the last one, was asked for.
+	Reason    string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
+	// When the sandbox was last seen at work: it became READY, or an exec started or ended.
+	ActiveAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=active_at,json=activeAt,proto3" json:"active_at,omitempty"`
+	// Why the sandbox is FAILED, or a DORMANT one could not be made; empty otherwise.
+	ErrorCode    string `protobuf:"bytes,8,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	ErrorMessage string `protobuf:"bytes,9,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
+	// The execs that have not ended, by id, with the time each was accepted.
 	Running map[string]*timestamppb.Timestamp `protobuf:"bytes,10,rep,name=running,proto3" json:"running,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// lifecycle.ServiceState of each service that was told of, by name.
-	Services      map[string]int32       `protobuf:"bytes,11,rep,name=services,proto3" json:"services,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Ports         []*v1.PublishedPort    `protobuf:"bytes,12,rep,name=ports,proto3" json:"ports,omitempty"`
-	CommandEnded  bool                   `protobuf:"varint,13,opt,name=command_ended,json=commandEnded,proto3" json:"command_ended,omitempty"`
-	Grace         *durationpb.Duration   `protobuf:"bytes,14,opt,name=grace,proto3" json:"grace,omitempty"`
-	DrainUntil    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=drain_until,json=drainUntil,proto3" json:"drain_until,omitempty"`
-	Extended      bool                   `protobuf:"varint,16,opt,name=extended,proto3" json:"extended,omitempty"`
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	IdleTtl       *durationpb.Duration   `protobuf:"bytes,18,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
-	Lazy          bool                   `protobuf:"varint,19,opt,name=lazy,proto3" json:"lazy,omitempty"`
-	Detached      bool                   `protobuf:"varint,20,opt,name=detached,proto3" json:"detached,omitempty"`
-	Restarts      uint32                 `protobuf:"varint,21,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	RestartAt     *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=restart_at,json=restartAt,proto3" json:"restart_at,omitempty"`
-	Recovered     bool                   `protobuf:"varint,40,opt,name=recovered,proto3" json:"recovered,omitempty"`
+	// What was told of each service, by name.
+	Services map[string]ServiceState `protobuf:"bytes,11,rep,name=services,proto3" json:"services,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=agbox.journal.v1.ServiceState"`
+	// Where the primary's ports are published.
+	Ports []*v1.PublishedPort `protobuf:"bytes,12,rep,name=ports,proto3" json:"ports,omitempty"`
+	// The primary's own command has ended.
+	CommandEnded bool `protobuf:"varint,13,opt,name=command_ended,json=commandEnded,proto3" json:"command_ended,omitempty"`
+	// What the stop in progress leaves to processes, unset for the daemon's own.
+	Grace *durationpb.Duration `protobuf:"bytes,14,opt,name=grace,proto3" json:"grace,omitempty"`
+	// When DRAINING ends at the latest.
+	DrainUntil *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=drain_until,json=drainUntil,proto3" json:"drain_until,omitempty"`
+	// expires_at is in force in place of what the spec says; idle_ttl is when it is set.
+	Extended  bool                   `protobuf:"varint,16,opt,name=extended,proto3" json:"extended,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	IdleTtl   *durationpb.Duration   `protobuf:"bytes,18,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
+	// The sandbox was created lazily and never made.
+	Lazy bool `protobuf:"varint,19,opt,name=lazy,proto3" json:"lazy,omitempty"`
+	// It has no lease any more.
+	Detached bool `protobuf:"varint,20,opt,name=detached,proto3" json:"detached,omitempty"`
+	// How often it was restarted in a row, the one at restart_at included.
+	Restarts  uint32                 `protobuf:"varint,21,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	RestartAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=restart_at,json=restartAt,proto3" json:"restart_at,omitempty"`
+	// The log begins with what was found in the runtime; what the sandbox was asked to be is put together from that.
+	Recovered     bool `protobuf:"varint,40,opt,name=recovered,proto3" json:"recovered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Checkpoint) Reset() {
-	*x = Checkpoint{}
+func (x *State) Reset() {
+	*x = State{}
 	mi := &file_agbox_journal_v1_journal_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Checkpoint) String() string {
+func (x *State) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Checkpoint) ProtoMessage() {}
+func (*State) ProtoMessage() {}
 
-func (x *Checkpoint) ProtoReflect() protoreflect.Message {
+func (x *State) ProtoReflect() protoreflect.Message {
 	mi := &file_agbox_journal_v1_journal_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -85,166 +221,166 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
-func (*Checkpoint) Descriptor() ([]byte, []int) {
+// Deprecated: Use State.ProtoReflect.Descriptor instead.
+func (*State) Descriptor() ([]byte, []int) {
 	return file_agbox_journal_v1_journal_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *Checkpoint) GetSequence() uint64 {
+func (x *State) GetSequence() uint64 {
 	if x != nil {
 		return x.Sequence
 	}
 	return 0
 }
 
-func (x *Checkpoint) GetPhase() v1.SandboxState {
+func (x *State) GetPhase() v1.SandboxState {
 	if x != nil {
 		return x.Phase
 	}
 	return v1.SandboxState(0)
 }
 
-func (x *Checkpoint) GetOperation() int32 {
+func (x *State) GetOperation() Operation {
 	if x != nil {
 		return x.Operation
 	}
-	return 0
+	return Operation_OPERATION_NONE
 }
 
-func (x *Checkpoint) GetReason() string {
+func (x *State) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *Checkpoint) GetCreatedAt() *timestamppb.Timestamp {
+func (x *State) GetCreatedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.CreatedAt
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetChangedAt() *timestamppb.Timestamp {
+func (x *State) GetChangedAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.ChangedAt
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetActiveAt() *timestamppb.Timestamp {
+func (x *State) GetActiveAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.ActiveAt
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetErrorCode() string {
+func (x *State) GetErrorCode() string {
 	if x != nil {
 		return x.ErrorCode
 	}
 	return ""
 }
 
-func (x *Checkpoint) GetErrorMessage() string {
+func (x *State) GetErrorMessage() string {
 	if x != nil {
 		return x.ErrorMessage
 	}
 	return ""
 }
 
-func (x *Checkpoint) GetRunning() map[string]*timestamppb.Timestamp {
+func (x *State) GetRunning() map[string]*timestamppb.Timestamp {
 	if x != nil {
 		return x.Running
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetServices() map[string]int32 {
+func (x *State) GetServices() map[string]ServiceState {
 	if x != nil {
 		return x.Services
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetPorts() []*v1.PublishedPort {
+func (x *State) GetPorts() []*v1.PublishedPort {
 	if x != nil {
 		return x.Ports
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetCommandEnded() bool {
+func (x *State) GetCommandEnded() bool {
 	if x != nil {
 		return x.CommandEnded
 	}
 	return false
 }
 
-func (x *Checkpoint) GetGrace() *durationpb.Duration {
+func (x *State) GetGrace() *durationpb.Duration {
 	if x != nil {
 		return x.Grace
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetDrainUntil() *timestamppb.Timestamp {
+func (x *State) GetDrainUntil() *timestamppb.Timestamp {
 	if x != nil {
 		return x.DrainUntil
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetExtended() bool {
+func (x *State) GetExtended() bool {
 	if x != nil {
 		return x.Extended
 	}
 	return false
 }
 
-func (x *Checkpoint) GetExpiresAt() *timestamppb.Timestamp {
+func (x *State) GetExpiresAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.ExpiresAt
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetIdleTtl() *durationpb.Duration {
+func (x *State) GetIdleTtl() *durationpb.Duration {
 	if x != nil {
 		return x.IdleTtl
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetLazy() bool {
+func (x *State) GetLazy() bool {
 	if x != nil {
 		return x.Lazy
 	}
 	return false
 }
 
-func (x *Checkpoint) GetDetached() bool {
+func (x *State) GetDetached() bool {
 	if x != nil {
 		return x.Detached
 	}
 	return false
 }
 
-func (x *Checkpoint) GetRestarts() uint32 {
+func (x *State) GetRestarts() uint32 {
 	if x != nil {
 		return x.Restarts
 	}
 	return 0
 }
 
-func (x *Checkpoint) GetRestartAt() *timestamppb.Timestamp {
+func (x *State) GetRestartAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RestartAt
 	}
 	return nil
 }
 
-func (x *Checkpoint) GetRecovered() bool {
+func (x *State) GetRecovered() bool {
 	if x != nil {
 		return x.Recovered
 	}
@@ -353,12 +489,11 @@ var File_agbox_journal_v1_journal_proto protoreflect.FileDescriptor
 
 const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\t\n" +
-	"\n" +
-	"Checkpoint\x12\x1a\n" +
+	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\t\n" +
+	"\x05State\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12,\n" +
-	"\x05phase\x18\x02 \x01(\x0e2\x16.agbox.v1.SandboxStateR\x05phase\x12\x1c\n" +
-	"\toperation\x18\x03 \x01(\x05R\toperation\x12\x16\n" +
+	"\x05phase\x18\x02 \x01(\x0e2\x16.agbox.v1.SandboxStateR\x05phase\x129\n" +
+	"\toperation\x18\x03 \x01(\x0e2\x1b.agbox.journal.v1.OperationR\toperation\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
@@ -367,10 +502,10 @@ const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\tactive_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bactiveAt\x12\x1d\n" +
 	"\n" +
 	"error_code\x18\b \x01(\tR\terrorCode\x12#\n" +
-	"\rerror_message\x18\t \x01(\tR\ferrorMessage\x12C\n" +
+	"\rerror_message\x18\t \x01(\tR\ferrorMessage\x12>\n" +
 	"\arunning\x18\n" +
-	" \x03(\v2).agbox.journal.v1.Checkpoint.RunningEntryR\arunning\x12F\n" +
-	"\bservices\x18\v \x03(\v2*.agbox.journal.v1.Checkpoint.ServicesEntryR\bservices\x12-\n" +
+	" \x03(\v2$.agbox.journal.v1.State.RunningEntryR\arunning\x12A\n" +
+	"\bservices\x18\v \x03(\v2%.agbox.journal.v1.State.ServicesEntryR\bservices\x12-\n" +
 	"\x05ports\x18\f \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\x12#\n" +
 	"\rcommand_ended\x18\r \x01(\bR\fcommandEnded\x12/\n" +
 	"\x05grace\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12;\n" +
@@ -388,17 +523,32 @@ const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\trecovered\x18( \x01(\bR\trecovered\x1aV\n" +
 	"\fRunningEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01\x1a;\n" +
+	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01\x1a[\n" +
 	"\rServicesEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"D\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\x0e2\x1e.agbox.journal.v1.ServiceStateR\x05value:\x028\x01\"D\n" +
 	"\aExecEnd\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\",\n" +
 	"\vRequestMark\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tR\trequestIdB=Z;github.com/agbox-dev/agbox/proto/agbox/journal/v1;journalv1b\x06proto3"
+	"request_id\x18\x01 \x01(\tR\trequestId*\xcc\x01\n" +
+	"\tOperation\x12\x12\n" +
+	"\x0eOPERATION_NONE\x10\x00\x12\x14\n" +
+	"\x10OPERATION_CREATE\x10\x01\x12\x14\n" +
+	"\x10OPERATION_RESUME\x10\x02\x12\x12\n" +
+	"\x0eOPERATION_STOP\x10\x03\x12\x14\n" +
+	"\x10OPERATION_DELETE\x10\x04\x12\x13\n" +
+	"\x0fOPERATION_PAUSE\x10\x05\x12\x15\n" +
+	"\x11OPERATION_UNPAUSE\x10\x06\x12\x12\n" +
+	"\x0eOPERATION_KILL\x10\a\x12\x15\n" +
+	"\x11OPERATION_RESTART\x10\b*q\n" +
+	"\fServiceState\x12\x15\n" +
+	"\x11SERVICE_STATE_NEW\x10\x00\x12\x17\n" +
+	"\x13SERVICE_STATE_READY\x10\x01\x12\x18\n" +
+	"\x14SERVICE_STATE_FAILED\x10\x02\x12\x17\n" +
+	"\x13SERVICE_STATE_AGAIN\x10\x03B=Z;github.com/agbox-dev/agbox/proto/agbox/journal/v1;journalv1b\x06proto3"
 
 var (
 	file_agbox_journal_v1_journal_proto_rawDescOnce sync.Once
@@ -412,37 +562,42 @@ func file_agbox_journal_v1_journal_proto_rawDescGZIP() []byte {
 	return file_agbox_journal_v1_journal_proto_rawDescData
 }
 
+var file_agbox_journal_v1_journal_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_agbox_journal_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_agbox_journal_v1_journal_proto_goTypes = []any{
-	(*Checkpoint)(nil),            // 0: agbox.journal.v1.Checkpoint
-	(*ExecEnd)(nil),               // 1: agbox.journal.v1.ExecEnd
-	(*RequestMark)(nil),           // 2: agbox.journal.v1.RequestMark
-	nil,                           // 3: agbox.journal.v1.Checkpoint.RunningEntry
-	nil,                           // 4: agbox.journal.v1.Checkpoint.ServicesEntry
-	(v1.SandboxState)(0),          // 5: agbox.v1.SandboxState
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(*v1.PublishedPort)(nil),      // 7: agbox.v1.PublishedPort
-	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
+	(Operation)(0),                // 0: agbox.journal.v1.Operation
+	(ServiceState)(0),             // 1: agbox.journal.v1.ServiceState
+	(*State)(nil),                 // 2: agbox.journal.v1.State
+	(*ExecEnd)(nil),               // 3: agbox.journal.v1.ExecEnd
+	(*RequestMark)(nil),           // 4: agbox.journal.v1.RequestMark
+	nil,                           // 5: agbox.journal.v1.State.RunningEntry
+	nil,                           // 6: agbox.journal.v1.State.ServicesEntry
+	(v1.SandboxState)(0),          // 7: agbox.v1.SandboxState
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*v1.PublishedPort)(nil),      // 9: agbox.v1.PublishedPort
+	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
 }
 var file_agbox_journal_v1_journal_proto_depIdxs = []int32{
-	5,  // 0: agbox.journal.v1.Checkpoint.phase:type_name -> agbox.v1.SandboxState
-	6,  // 1: agbox.journal.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	6,  // 2: agbox.journal.v1.Checkpoint.changed_at:type_name -> google.protobuf.Timestamp
-	6,  // 3: agbox.journal.v1.Checkpoint.active_at:type_name -> google.protobuf.Timestamp
-	3,  // 4: agbox.journal.v1.Checkpoint.running:type_name -> agbox.journal.v1.Checkpoint.RunningEntry
-	4,  // 5: agbox.journal.v1.Checkpoint.services:type_name -> agbox.journal.v1.Checkpoint.ServicesEntry
-	7,  // 6: agbox.journal.v1.Checkpoint.ports:type_name -> agbox.v1.PublishedPort
-	8,  // 7: agbox.journal.v1.Checkpoint.grace:type_name -> google.protobuf.Duration
-	6,  // 8: agbox.journal.v1.Checkpoint.drain_until:type_name -> google.protobuf.Timestamp
-	6,  // 9: agbox.journal.v1.Checkpoint.expires_at:type_name -> google.protobuf.Timestamp
-	8,  // 10: agbox.journal.v1.Checkpoint.idle_ttl:type_name -> google.protobuf.Duration
-	6,  // 11: agbox.journal.v1.Checkpoint.restart_at:type_name -> google.protobuf.Timestamp
-	6,  // 12: agbox.journal.v1.Checkpoint.RunningEntry.value:type_name -> google.protobuf.Timestamp
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	7,  // 0: agbox.journal.v1.State.phase:type_name -> agbox.v1.SandboxState
+	0,  // 1: agbox.journal.v1.State.operation:type_name -> agbox.journal.v1.Operation
+	8,  // 2: agbox.journal.v1.State.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 3: agbox.journal.v1.State.changed_at:type_name -> google.protobuf.Timestamp
+	8,  // 4: agbox.journal.v1.State.active_at:type_name -> google.protobuf.Timestamp
+	5,  // 5: agbox.journal.v1.State.running:type_name -> agbox.journal.v1.State.RunningEntry
+	6,  // 6: agbox.journal.v1.State.services:type_name -> agbox.journal.v1.State.ServicesEntry
+	9,  // 7: agbox.journal.v1.State.ports:type_name -> agbox.v1.PublishedPort
+	10, // 8: agbox.journal.v1.State.grace:type_name -> google.protobuf.Duration
+	8,  // 9: agbox.journal.v1.State.drain_until:type_name -> google.protobuf.Timestamp
+	8,  // 10: agbox.journal.v1.State.expires_at:type_name -> google.protobuf.Timestamp
+	10, // 11: agbox.journal.v1.State.idle_ttl:type_name -> google.protobuf.Duration
+	8,  // 12: agbox.journal.v1.State.restart_at:type_name -> google.protobuf.Timestamp
+	8,  // 13: agbox.journal.v1.State.RunningEntry.value:type_name -> google.protobuf.Timestamp
+	1,  // 14: agbox.journal.v1.State.ServicesEntry.value:type_name -> agbox.journal.v1.ServiceState
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_agbox_journal_v1_journal_proto_init() }
@@ -455,13 +610,14 @@ func file_agbox_journal_v1_journal_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_journal_v1_journal_proto_rawDesc), len(file_agbox_journal_v1_journal_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      2,
 			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_agbox_journal_v1_journal_proto_goTypes,
 		DependencyIndexes: file_agbox_journal_v1_journal_proto_depIdxs,
+		EnumInfos:         file_agbox_journal_v1_journal_proto_enumTypes,
 		MessageInfos:      file_agbox_journal_v1_journal_proto_msgTypes,
 	}.Build()
 	File_agbox_journal_v1_journal_proto = out.File
