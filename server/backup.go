@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/output"
 )
 
 // Backup sends a copy that was made before the first byte goes out: a slow client holds up nobody.
@@ -17,7 +18,7 @@ func (s *Server) Backup(_ *agboxv1.BackupRequest, stream grpc.ServerStreamingSer
 	}
 	defer spool.Close()
 	for {
-		chunk := make([]byte, maxLogChunk)
+		chunk := make([]byte, output.MaxChunk)
 		n, err := spool.Read(chunk)
 		if errors.Is(err, io.EOF) {
 			return nil

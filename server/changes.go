@@ -20,6 +20,8 @@ import (
 	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/hosttree/layer"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/output"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 	"github.com/agbox-dev/agbox/text"
 )
@@ -63,7 +65,7 @@ func (s *Server) SandboxChanges(req *agboxv1.SandboxChangesRequest, stream grpc.
 
 func (s *Server) DownloadChanges(req *agboxv1.DownloadChangesRequest, stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]) error {
 	return s.changes(stream.Context(), req.SandboxId, "target", []string{req.Target}, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
-		out := bufio.NewWriterSize(&chunks{stream: stream, most: s.config.MaxTransfer}, maxLogChunk)
+		out := bufio.NewWriterSize(&chunks{stream: stream, most: s.config.MaxTransfer}, output.MaxChunk)
 		if err := s.runtime.ChangesTar(ctx, req.SandboxId, index, m.Source, out); err != nil {
 			return err
 		}
@@ -71,7 +73,7 @@ func (s *Server) DownloadChanges(req *agboxv1.DownloadChangesRequest, stream grp
 	})
 }
 
-// chunks sends what is written, in messages of maxLogChunk at most, and no more than most bytes in all, 0 for no bound: a file
+// chunks sends what is written, in messages of output.MaxChunk at most, and no more than most bytes in all, 0 for no bound: a file
 // may have grown, or become a hole, since it was looked at.
 type chunks struct {
 	stream     grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]
@@ -82,7 +84,7 @@ func (c *chunks) Write(p []byte) (int, error) {
 	if c.sent += uint64(len(p)); c.most > 0 && c.sent > c.most {
 		return 0, files.Refuse(files.ErrTooLarge, "what was changed has more than %d bytes, holes counted: %s", c.most, whyTransfer)
 	}
-	for part := range slices.Chunk(p, maxLogChunk) {
+	for part := range slices.Chunk(p, output.MaxChunk) {
 		if err := c.stream.Send(&agboxv1.DownloadFilesChunk{Data: part}); err != nil {
 			return 0, err
 		}
@@ -146,8 +148,7 @@ func copyOnWrite(of *agboxv1.CreateSpec, field string, targets []string) ([]int,
 		if len(all) > 0 {
 			advice = "choose from " + strings.Join(all, ", ")
 		}
-		return nil, refuse(codes.InvalidArgument, reasonNotCopyOnWrite,
-			fmt.Sprintf("%s: %q is not the target of a copy-on-write mount; %s", field, text.Bound(target, maxValue), advice), map[string]string{"field": field})
+		return nil, refusal.New(codes.InvalidArgument, reasonNotCopyOnWrite, field, "%q is not the target of a copy-on-write mount; %s", text.Bound(target, maxValue), advice)
 	}
 	return chosen, nil
 }
@@ -166,10 +167,10 @@ func kept(state lifecycle.State) error {
 func unreadable(err error, sandboxID string) error {
 	switch {
 	case errors.Is(err, layer.ErrPrivilege):
-		return refuse(codes.FailedPrecondition, reasonChangesPrivilege, "what a sandbox changed can be read by a daemon that runs as root only: "+
-			"run agboxd as root, or copy what is needed out with agbox cp", nil)
+		return refusal.New(codes.FailedPrecondition, reasonChangesPrivilege, "", "what a sandbox changed can be read by a daemon that runs as root only: "+
+			"run agboxd as root, or copy what is needed out with agbox cp")
 	case errors.Is(err, layer.ErrUnstable):
-		return refuse(codes.Aborted, reasonChangesUnstable, err.Error()+": pause or stop sandbox "+sandboxID+" and start again", nil)
+		return refusal.New(codes.Aborted, reasonChangesUnstable, "", "%v: pause or stop sandbox %s and start again", err, sandboxID)
 	case errors.Is(err, layer.ErrGone):
 		return &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: "sandbox " + sandboxID + " has no changes: its layers were not made yet, or are gone"}
 	}

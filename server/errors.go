@@ -22,6 +22,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/persist"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 	"github.com/agbox-dev/agbox/text"
 )
@@ -72,10 +73,10 @@ func (k errorKind) message(err error, ids map[string]string) string {
 	if strings.Contains(k.reason, "SNAPSHOT") {
 		id = ids["snapshot_id"]
 	}
-	refusal, worded := errors.AsType[*files.Refusal](err)
+	words, worded := errors.AsType[*files.Refusal](err)
 	switch {
 	case worded:
-		return refusal.Message
+		return words.Message
 	case k.text == "":
 		return err.Error()
 	case strings.Contains(k.text, "%s"):
@@ -133,19 +134,6 @@ var kinds = []errorKind{
 		"whether the request on %s was carried out is unknown: read its state before trying again"},
 }
 
-// refused is a refusal in the words that clients see.
-type refused struct {
-	code            codes.Code
-	reason, message string
-	metadata        map[string]string
-}
-
-func (r *refused) Error() string { return r.message }
-
-func refuse(code codes.Code, reason, message string, metadata map[string]string) error {
-	return &refused{code, reason, message, metadata}
-}
-
 // concerned is an error about ids that its request does not name, or names otherwise.
 type concerned struct {
 	error
@@ -174,38 +162,38 @@ func (s *Server) answer(err error, ids map[string]string) error {
 	if c, ok := errors.AsType[*concerned](err); ok {
 		maps.Copy(ids, c.ids)
 	}
-	r := s.refusal(err, ids)
-	maps.Copy(ids, r.metadata)
-	if st := newStatus(r.code, r.reason, r.message, ids); proto.Size(st.Proto()) <= maxStatus {
+	r := s.refused(err, ids)
+	maps.Copy(ids, r.Metadata)
+	if st := newStatus(r.Code, r.Reason, r.Message, ids); proto.Size(st.Proto()) <= maxStatus {
 		return st.Err()
 	}
 	for key, value := range ids {
 		ids[key] = text.Bound(value, maxValue)
 	}
-	return newStatus(r.code, r.reason, text.Bound(r.message, maxMessage), ids).Err()
+	return newStatus(r.Code, r.Reason, text.Bound(r.Message, maxMessage), ids).Err()
 }
 
-func (s *Server) refusal(err error, ids map[string]string) *refused {
-	if r, ok := errors.AsType[*refused](err); ok {
+func (s *Server) refused(err error, ids map[string]string) *refusal.Error {
+	if r, ok := errors.AsType[*refusal.Error](err); ok {
 		return r
 	}
 	if invalid, ok := errors.AsType[*spec.Error](err); ok {
-		metadata := map[string]string{"field": invalid.Field}
-		maps.Copy(metadata, invalid.Metadata)
-		return &refused{codes.InvalidArgument, invalid.Reason, invalid.Field + ": " + invalid.Message, metadata}
+		r := refusal.New(codes.InvalidArgument, invalid.Reason, invalid.Field, "%s", invalid.Message)
+		maps.Copy(r.Metadata, invalid.Metadata)
+		return r
 	}
 	for _, kind := range fileKinds {
 		if errors.Is(err, kind.is) {
-			return &refused{kind.code, kind.reason, kind.field + ": " + err.Error(), map[string]string{"field": kind.field}}
+			return refusal.New(kind.code, kind.reason, kind.field, "%v", err)
 		}
 	}
 	for _, kind := range kinds {
 		if errors.Is(err, kind.is) {
-			return &refused{kind.code, kind.reason, kind.message(err, ids), nil}
+			return refusal.New(kind.code, kind.reason, "", "%s", kind.message(err, ids))
 		}
 	}
 	s.log.Error("request failed", slog.Any("error", err))
-	return &refused{codes.Internal, reasonInternal, "agboxd failed: " + err.Error() + ": see its log", nil}
+	return refusal.New(codes.Internal, reasonInternal, "", "agboxd failed: %v: see its log", err)
 }
 
 // A status travels in headers, twice, of which many clients take no more than 8 KiB. Where one is larger, what it repeats of a

@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 
 	"google.golang.org/grpc"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/refusal"
 )
 
 // chunk is how many events a subscription reads at a time; a slow client holds no more than these.
@@ -40,13 +40,11 @@ func (s *Server) SubscribeSandboxEvents(req *agboxv1.SubscribeSandboxEventsReque
 
 // expired refuses to go on from a sequence that is not followed by what the sandbox keeps.
 func expired(sandboxID string, from, oldest, newest uint64) error {
-	return refuse(codes.OutOfRange, reasonExpired,
-		fmt.Sprintf("sequence %d is not one to continue from: sandbox %s keeps %d to %d: begin another one, with include_current_snapshot",
-			from, sandboxID, oldest, newest),
-		map[string]string{
-			"sandbox_id": sandboxID, "from_sequence": strconv.FormatUint(from, 10),
-			"oldest_sequence": strconv.FormatUint(oldest, 10), "newest_sequence": strconv.FormatUint(newest, 10),
-		})
+	return concerning(refusal.New(codes.OutOfRange, reasonExpired, "",
+		"sequence %d is not one to continue from: sandbox %s keeps %d to %d: begin another one, with include_current_snapshot",
+		from, sandboxID, oldest, newest),
+		"sandbox_id", sandboxID, "from_sequence", strconv.FormatUint(from, 10),
+		"oldest_sequence", strconv.FormatUint(oldest, 10), "newest_sequence", strconv.FormatUint(newest, 10))
 }
 
 // follow sends what comes after cursor, for as long as the client stays. Events up to replayed were there before

@@ -3,26 +3,18 @@ package server
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"math"
 	"slices"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 
 	"github.com/agbox-dev/agbox/actors"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
-// reasonTerminalSize: a terminal without rows or columns, or with more than the kernel can tell.
-const reasonTerminalSize = "TERMINAL_SIZE_INVALID"
-
 func (s *Server) CreateExec(ctx context.Context, req *agboxv1.CreateExecRequest) (*agboxv1.CreateExecResponse, error) {
-	err := spec.ValidateExec(req)
-	if err == nil && req.Tty != nil {
-		err = validSize("tty", req.Tty)
-	}
-	if err != nil {
+	if err := spec.ValidateExec(req); err != nil {
 		return nil, err
 	}
 	if err := s.config.Host.Ceilings.Bound(req); err != nil {
@@ -45,15 +37,11 @@ func (s *Server) CancelExec(ctx context.Context, req *agboxv1.CancelExecRequest)
 }
 
 func (s *Server) GetExec(_ context.Context, req *agboxv1.GetExecRequest) (*agboxv1.GetExecResponse, error) {
-	owner, err := s.system.ExecOwner(req.ExecId)
+	exec, err := s.output.Exec(req.ExecId)
 	if err != nil {
 		return nil, err
 	}
-	exec, err := s.db.Exec(owner, req.ExecId)
-	if err != nil {
-		return nil, err
-	}
-	return &agboxv1.GetExecResponse{Exec: s.status(exec)}, nil
+	return &agboxv1.GetExecResponse{Exec: s.output.Status(exec)}, nil
 }
 
 // ListActiveExecs lists the running execs of one sandbox, or of all, newest first.
@@ -79,22 +67,17 @@ func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecs
 				return nil, err
 			}
 			if exec.End == nil { // it may have ended since the list was taken
-				list.add(s.status(exec))
+				list.add(s.output.Status(exec))
 			}
 		}
 	}
 	return &agboxv1.ListActiveExecsResponse{Execs: list.execs}, nil
 }
 
-func validSize(field string, size *agboxv1.TerminalSize) error {
-	for _, side := range []struct {
-		name  string
-		value uint32
-	}{{"rows", size.GetRows()}, {"columns", size.GetColumns()}} {
-		if side.value < 1 || side.value > math.MaxUint16 {
-			return &spec.Error{Reason: reasonTerminalSize, Field: field + "." + side.name,
-				Message: fmt.Sprintf("a terminal has no %d %s: give 1 to %d", side.value, side.name, math.MaxUint16)}
-		}
-	}
-	return nil
+func (s *Server) AttachExec(stream grpc.BidiStreamingServer[agboxv1.AttachExecRequest, agboxv1.AttachExecResponse]) error {
+	return s.output.Attach(stream)
+}
+
+func (s *Server) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.ServerStreamingServer[agboxv1.ExecLogChunk]) error {
+	return s.output.ReadExec(req, stream)
 }

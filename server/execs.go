@@ -45,7 +45,7 @@ func (s *Server) ListExecs(ctx context.Context, req *agboxv1.ListExecsRequest) (
 		} else if err != nil {
 			return nil, err
 		}
-		if status := s.status(exec); len(req.States) == 0 || slices.Contains(req.States, status.State) { // it may have ended since
+		if status := s.output.Status(exec); len(req.States) == 0 || slices.Contains(req.States, status.State) { // it may have ended since
 			list.add(status)
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/guest/files"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/output"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -158,7 +160,7 @@ func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 	}
 	start := first.GetStart()
 	if start == nil {
-		return refuse(codes.InvalidArgument, reasonUploadMalformed, "start: the first message has none; begin with one, the tar stream follows", map[string]string{"field": "start"})
+		return refusal.New(codes.InvalidArgument, reasonUploadMalformed, "start", "the first message has none; begin with one, the tar stream follows")
 	}
 	if err := spec.ValidateUser("owner", start.Owner); err != nil {
 		return err
@@ -178,7 +180,7 @@ func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 	written, err := s.runtime.UploadFiles(ctx, start.SandboxId, access.path, start.Owner, access.running(), files.Bound(incoming, s.uploadBounds()))
 	if err != nil {
 		if errors.Is(err, errStartAgain) {
-			return refuse(codes.InvalidArgument, reasonUploadMalformed, "start: it comes a second time; send nothing but data after the first message", map[string]string{"field": "start"})
+			return refusal.New(codes.InvalidArgument, reasonUploadMalformed, "start", "it comes a second time; send nothing but data after the first message")
 		}
 		return because(ctx, err)
 	}
@@ -266,7 +268,7 @@ func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.Se
 	}
 	defer from.Close()
 	bounded := files.Bound(from, s.downloadBounds(access.path))
-	buffer := make([]byte, maxLogChunk)
+	buffer := make([]byte, output.MaxChunk)
 	for {
 		n, err := bounded.Read(buffer)
 		if n > 0 {

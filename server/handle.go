@@ -10,7 +10,6 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
-	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -44,30 +43,6 @@ func deadline(at time.Time) *timestamppb.Timestamp {
 
 func newestFirst(a, b actors.View) int {
 	return cmp.Or(b.State.CreatedAt.AsTime().Compare(a.State.CreatedAt.AsTime()), strings.Compare(a.State.SandboxID, b.State.SandboxID))
-}
-
-// status is an exec as clients see it.
-func (s *Server) status(exec persist.Exec) *agboxv1.ExecStatus {
-	request := exec.Request
-	status := &agboxv1.ExecStatus{
-		ExecId:            request.ExecId,
-		SandboxId:         request.SandboxId,
-		State:             agboxv1.ExecState_EXEC_STATE_RUNNING,
-		Command:           request.Command,
-		Cwd:               request.Cwd,
-		EnvOverrides:      request.EnvOverrides,
-		LastEventSequence: exec.Newest,
-		Stdin:             request.Stdin,
-		Tty:               request.Tty != nil,
-	}
-	status.StdoutLogPath, status.StderrLogPath = s.runtime.ExecLogs(request.SandboxId, request.ExecId)
-	if end := exec.End.GetExec(); end != nil {
-		status.State = end.ExecState
-		status.ExitCode, status.Signal = end.ExitCode, end.Signal
-		status.Error, status.ErrorCode = end.ErrorMessage, end.ErrorCode
-		status.StartedAt, status.EndedAt, status.Resources = end.StartedAt, end.EndedAt, end.Resources
-	}
-	return status
 }
 
 // snapshot tells the current state as events: one for the sandbox, one for each running exec, oldest first.

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"runtime/debug"
@@ -14,16 +12,16 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
-)
 
-const reasonTooLarge = "REQUEST_TOO_LARGE"
+	"github.com/agbox-dev/agbox/server/refusal"
+)
 
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (response any, err error) {
 	defer func() { err = s.answer(err, idsOf(req)) }()
 	defer s.recovered(info.FullMethod, &err)
-	if size := proto.Size(req.(proto.Message)); size > maxRequest {
-		return nil, refuse(codes.ResourceExhausted, reasonTooLarge, fmt.Sprintf(
-			"the request has %d bytes, which is more than %d: move what is large into files and mount these", size, maxRequest), nil)
+	if size := proto.Size(req.(proto.Message)); size > refusal.MaxRequest {
+		return nil, refusal.New(codes.ResourceExhausted, refusal.ReasonTooLarge, "",
+			"the request has %d bytes, which is more than %d: move what is large into files and mount these", size, refusal.MaxRequest)
 	}
 	if err := validRequestID(ctx); err != nil {
 		return nil, err
@@ -36,7 +34,7 @@ func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	defer end()
 	of := &call{ServerStream: stream, ctx: ctx}
 	defer func() {
-		if errors.Is(err, context.Canceled) {
+		if err != nil {
 			err = because(ctx, err)
 		}
 		err = s.answer(err, idsOf(of.first.Load()))
@@ -101,7 +99,7 @@ func (s *Server) recovered(method string, err *error) {
 	if reason := recover(); reason != nil {
 		s.log.Error("call panicked", slog.String("method", method), slog.Any("reason", reason),
 			slog.String("stack", string(debug.Stack())))
-		*err = refuse(codes.Internal, reasonInternal, "agboxd failed in "+method+": see its log", nil)
+		*err = refusal.New(codes.Internal, reasonInternal, "", "agboxd failed in %s: see its log", method)
 	}
 }
 

@@ -5,17 +5,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 	"github.com/agbox-dev/agbox/text"
 )
@@ -80,8 +81,7 @@ func (s *Server) layered(resolved *spec.Resolved) error {
 	if m.Tool != "" {
 		field, advice = "create_spec.builtin_tools", fmt.Sprintf("name the tool as %s:rw, which writes to the host's files, or leave it out", m.Tool)
 	}
-	return refuse(codes.FailedPrecondition, reasonNoCopyOnWrite,
-		fmt.Sprintf("%s: %s cannot be mounted copy-on-write: %v; %s", field, m.Target, problem, advice), map[string]string{"field": field})
+	return refusal.New(codes.FailedPrecondition, reasonNoCopyOnWrite, field, "%s cannot be mounted copy-on-write: %v; %s", m.Target, problem, advice)
 }
 
 const reasonNoRestriction = "NETWORK_RESTRICTION_UNAVAILABLE"
@@ -95,10 +95,8 @@ func (s *Server) restricted(create *agboxv1.CreateSpec) error {
 	if isolated {
 		return nil
 	}
-	const field = "create_spec.network.mode"
-	return refuse(codes.FailedPrecondition, reasonNoRestriction, fmt.Sprintf(
-		"%s: %q needs packet rules, and agboxd cannot set them here: %s; use \"none\" without services, or leave the network as it is",
-		field, create.Network.Mode, problem), map[string]string{"field": field})
+	return refusal.New(codes.FailedPrecondition, reasonNoRestriction, "create_spec.network.mode",
+		"%q needs packet rules, and agboxd cannot set them here: %s; use \"none\" without services, or leave the network as it is", create.Network.Mode, problem)
 }
 
 const reasonRuntimeUnknown = "RUNTIME_UNKNOWN"
@@ -115,10 +113,9 @@ func (s *Server) runnable(ctx context.Context, runtime string) error {
 	if slices.Contains(engine.Runtimes, runtime) {
 		return nil
 	}
-	const field = "create_spec.runtime"
-	return refuse(codes.FailedPrecondition, reasonRuntimeUnknown, fmt.Sprintf(
-		"%s: the engine has no runtime %s; use one of %s, or add it to the engine's daemon.json under \"runtimes\"",
-		field, strconv.Quote(text.Bound(runtime, 64)), strings.Join(engine.Runtimes, ", ")), map[string]string{"field": field})
+	return refusal.New(codes.FailedPrecondition, reasonRuntimeUnknown, "create_spec.runtime",
+		"the engine has no runtime %q; use one of %s, or add it to the engine's daemon.json under \"runtimes\"",
+		text.Bound(runtime, 64), strings.Join(engine.Runtimes, ", "))
 }
 
 // requestID is the mark by which a client says that a create or an exec may be a repetition of an earlier try.
@@ -137,9 +134,8 @@ const reasonRequestID = "REQUEST_ID_INVALID"
 
 func validRequestID(ctx context.Context) error {
 	if id := requestID(ctx); len(id) > maxRequestID || !utf8.ValidString(id) {
-		return refuse(codes.InvalidArgument, reasonRequestID,
-			fmt.Sprintf("agbox-request-id: the id has %d bytes: use up to %d of valid UTF-8, such as a UUID", len(id), maxRequestID),
-			map[string]string{"field": "agbox-request-id"})
+		return refusal.New(codes.InvalidArgument, reasonRequestID, "agbox-request-id",
+			"the id has %d bytes: use up to %d of valid UTF-8, such as a UUID", len(id), maxRequestID)
 	}
 	return nil
 }
@@ -242,4 +238,8 @@ func (s *Server) DeleteSandboxes(ctx context.Context, req *agboxv1.DeleteSandbox
 		return nil, err
 	}
 	return &agboxv1.DeleteSandboxesResponse{DeletedSandboxIds: ids, DeletedCount: uint32(len(ids))}, nil
+}
+
+func (s *Server) ReadSandboxLog(req *agboxv1.ReadSandboxLogRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxLogChunk]) error {
+	return s.output.ReadSandbox(req, stream)
 }

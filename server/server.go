@@ -24,6 +24,8 @@ import (
 	"github.com/agbox-dev/agbox/execlog"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/output"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -44,12 +46,9 @@ type Config struct {
 type Runtime interface {
 	runtime.Host
 	runtime.Snapshots
-	runtime.Input
-	ExecLogs(sandboxID, execID string) (stdout, stderr string)
-	sandboxLogs
+	output.Files
 	fileRuntime
 	layerRuntime
-	execIndex
 }
 
 // Limits on clients. They are far above what programs need, and keep one that has gone wrong from taking the daemon's
@@ -73,8 +72,6 @@ const (
 	// an input that its command does not read.
 	streamWindow     = 64 << 10
 	connectionWindow = 1 << 20
-	// maxRequest is the size of a request in bytes, gRPC's own default. From twice that on gRPC refuses it unread.
-	maxRequest = 4 << 20
 )
 
 // Server serves agbox.v1.SandboxService, gRPC health and reflection.
@@ -92,9 +89,8 @@ type Server struct {
 	closing context.Context
 	close   context.CancelCauseFunc
 	carried carried
-	// notices serves all who follow output.
-	notices execlog.Notices
-	// receivers read what clients send, and end with their streams.
+	output  *output.Reader
+	// receivers read what clients upload, and end with their streams.
 	receivers sync.WaitGroup
 	// snapshotMade holds a token when a snapshot was made since retain has looked.
 	snapshotMade chan struct{}
@@ -109,13 +105,13 @@ func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, 
 	s := &Server{config: config, system: system, db: db, runtime: runtime, log: log,
 		health: health.NewServer(), walks: make(chan struct{}, maxWalks), snapshotMade: make(chan struct{}, 1)}
 	s.closing, s.close = context.WithCancelCause(context.Background())
-	s.notices.Blind = func(err error) {
+	s.output = output.NewReader(system, db, runtime, &execlog.Notices{Blind: func(err error) {
 		log.Warn("output is followed by looking at its files again and again, which is slower", slog.Any("error", err))
-	}
+	}})
 	s.grpc = grpc.NewServer(
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(2*maxRequest),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(2*refusal.MaxRequest),
 		grpc.StatsHandler(&s.carried), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silentTime, Timeout: handshakeTime}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval, PermitWithoutStream: true}),
@@ -161,5 +157,6 @@ func (s *Server) Shutdown() {
 		defer cut.Stop()
 		s.grpc.GracefulStop()
 		s.receivers.Wait()
+		s.output.Wait()
 	})
 }

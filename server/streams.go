@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/stats"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/refusal"
 )
 
 // Limits on calls that carry output or files. One whose client does not read holds about 145 KB of the daemon's memory for as
@@ -75,8 +76,8 @@ func (c *carried) begin(ctx context.Context) (end func(), err error) {
 }
 
 func tooMany(who string, most int) error {
-	return refuse(codes.ResourceExhausted, reasonTooManyStreams, fmt.Sprintf(
-		"%s %d calls under way that carry output or files: end some, or read the output from its files", who, most), nil)
+	return refusal.New(codes.ResourceExhausted, reasonTooManyStreams, "",
+		"%s %d calls under way that carry output or files: end some, or read the output from its files", who, most)
 }
 
 // carrying are the calls that carry output or files. Those that carry events hold no more than gRPC's own 64 KiB each, and are

@@ -71,7 +71,7 @@ func (s *Server) WaitExec(ctx context.Context, req *agboxv1.WaitExecRequest) (*a
 		if err != nil {
 			return false, err
 		}
-		response.Exec, response.Ended = s.status(exec), exec.End != nil
+		response.Exec, response.Ended = s.output.Status(exec), exec.End != nil
 		return response.Ended, nil
 	})
 	if err != nil {

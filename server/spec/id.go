@@ -2,6 +2,7 @@ package spec
 
 import (
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -59,10 +60,28 @@ func ValidateExec(req *agboxv1.CreateExecRequest) error {
 	if err := validateDuration("timeout", req.GetTimeout(), 0); err != nil {
 		return err
 	}
+	if req.GetTty() != nil {
+		if err := ValidateTerminal("tty", req.Tty); err != nil {
+			return err
+		}
+	}
 	if err := validateEnvs("env_overrides", req.GetEnvOverrides()); err != nil {
 		return err
 	}
 	return validateArguments("command", req.GetCommand(), req.GetEnvOverrides())
+}
+
+// ValidateTerminal refuses a size without rows or columns, or with more than the kernel can tell.
+func ValidateTerminal(field string, size *agboxv1.TerminalSize) error {
+	for _, side := range []struct {
+		name  string
+		value uint32
+	}{{"rows", size.GetRows()}, {"columns", size.GetColumns()}} {
+		if side.value < 1 || side.value > math.MaxUint16 {
+			return refuse(ReasonTerminalSize, field+"."+side.name, "a terminal has no %d %s: give 1 to %d", side.value, side.name, math.MaxUint16)
+		}
+	}
+	return nil
 }
 
 // ValidateLabels refuses labels without a key, NUL bytes, and more than 64 KiB in all. It serves label selectors too; an empty map is

@@ -14,6 +14,9 @@ const (
 	ReasonCwdInvalid      = "CWD_INVALID"
 	ReasonUserInvalid     = "USER_INVALID"
 
+	// A terminal without rows or columns, or with more than the kernel can tell.
+	ReasonTerminalSize = "TERMINAL_SIZE_INVALID"
+
 	// A document that is too large or too deep, is not YAML, holds a key that CreateSpec does not have,
 	// the same key twice, or a value of the wrong type.
 	ReasonYAMLTooLarge     = "CONFIG_YAML_TOO_LARGE"

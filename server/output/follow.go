@@ -1,4 +1,4 @@
-package server
+package output
 
 import (
 	"context"
@@ -9,11 +9,6 @@ import (
 	"github.com/agbox-dev/agbox/execlog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
-
-// maxLogChunk is how many bytes of a log, or of files, one message holds at most. With what is said of it the message fits
-// into one frame of HTTP/2 (16 KiB), and into a buffer of gRPC's pool: the next larger ones have 32 KiB and 1 MiB. A client
-// that does not read holds about seven: the 64 KiB that gRPC takes of a stream in advance, and what was about to follow.
-const maxLogChunk = 16<<10 - 128
 
 // tail is one client's way through one file that grows.
 type tail struct {
@@ -69,7 +64,7 @@ func (t *tail) close() {
 // follower sends what a command writes until the command has ended and all is sent. It belongs to one goroutine, which
 // also sends. Whoever makes it closes the tails.
 type follower struct {
-	server *Server
+	reader *Reader
 	ctx    context.Context // of the client
 	owner  string          // the sandbox, whose changes may be the end of what writes
 	what   string          // the files, as in "the output of exec X"
@@ -84,12 +79,12 @@ type follower struct {
 // follow learns of the end first and reads what there is then.
 func (f *follower) follow() error {
 	for _, t := range f.tails {
-		if err := t.observe(&f.server.notices); err != nil {
+		if err := t.observe(f.reader.notices); err != nil {
 			return err
 		}
 	}
 	for {
-		changed := f.server.db.Changed(f.owner)
+		changed := f.reader.log.Changed(f.owner)
 		state, err := f.state()
 		if err != nil {
 			return err
@@ -163,7 +158,7 @@ func (f *follower) chunk(t *tail) error {
 	if t.offset >= t.size {
 		return nil
 	}
-	data := make([]byte, min(t.size-t.offset, maxLogChunk))
+	data := make([]byte, min(t.size-t.offset, MaxChunk))
 	n, err := t.log.Read(data, t.offset)
 	if err != nil {
 		return err

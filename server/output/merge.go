@@ -1,4 +1,4 @@
-package server
+package output
 
 import (
 	"errors"
@@ -12,14 +12,6 @@ import (
 	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
-
-// execIndex is what the runtime knows of the order of an exec's output.
-type execIndex interface {
-	// ExecIndex returns the host path of the index, which protocol.IndexDecoder reads, or at which there is nothing. An
-	// index that is not empty has told of all output when the exec has ended, but where its writer died; one that is
-	// empty while there is output stays so.
-	ExecIndex(sandboxID, execID string) string
-}
 
 // merge is one client's way through both outputs of an exec, in the order of the index. It belongs to the goroutine that
 // serves the call.
@@ -39,15 +31,15 @@ type merge struct {
 }
 
 // errIndexed: there is output, and an index of it.
-var errIndexed = errors.New("server: the output has an index")
+var errIndexed = errors.New("output: the output has an index")
 
 // readBoth is ReadExecLog of both streams.
-func (s *Server) readBoth(req *agboxv1.ReadExecLogRequest, stream grpc.ServerStreamingServer[agboxv1.ExecLogChunk], owner string) error {
-	stdout, stderr := s.runtime.ExecLogs(owner, req.ExecId)
+func (r *Reader) readBoth(req *agboxv1.ReadExecLogRequest, stream grpc.ServerStreamingServer[agboxv1.ExecLogChunk], owner string) error {
+	stdout, stderr := r.files.ExecLogs(owner, req.ExecId)
 	m := &merge{stream: stream, ends: [2]int64{math.MaxInt64, math.MaxInt64}}
 	m.outputs = [2]*tail{m.output("stdout", stdout), m.output("stderr", stderr)}
-	m.index = newTail(s.runtime.ExecIndex(owner, req.ExecId), m.told)
-	m.follower = s.followExec(stream, owner, req.ExecId, m.outputs[:]...)
+	m.index = newTail(r.files.ExecIndex(owner, req.ExecId), m.told)
+	m.follower = r.followExec(stream, owner, req.ExecId, m.outputs[:]...)
 	defer m.close()
 	if req.Follow {
 		if err := stream.Send(&agboxv1.ExecLogChunk{Stream: "stdout"}); err != nil {

@@ -1,4 +1,4 @@
-package server
+package output
 
 import (
 	"cmp"
@@ -31,26 +31,23 @@ type received struct {
 	err     error // io.EOF: the client sends no more
 }
 
-// AttachExec follows the command's files as ReadExecLog does, and beside that passes on what the client sends, one message
+// Attach is the call AttachExec. It follows the command's files as ReadExecLog does, and beside that passes on what the client sends, one message
 // at a time: a client that sends more than the command takes is held up by gRPC's flow control. After attached comes a
 // chunk of each stream, which may be empty: from it a client knows where its output begins.
-func (s *Server) AttachExec(stream attachStream) error {
+func (r *Reader) Attach(stream attachStream) error {
 	messages := make(chan received)
-	s.receivers.Go(func() { receive(stream, messages) })
-	start, err := s.attachStart(stream, messages)
+	r.receivers.Go(func() { receive(stream, messages) })
+	start, err := r.attachStart(stream, messages)
 	if err != nil {
 		return err
 	}
-	owner, err := s.system.ExecOwner(start.ExecId)
+	exec, err := r.Exec(start.ExecId)
 	if err != nil {
 		return err
 	}
-	exec, err := s.db.Exec(owner, start.ExecId)
-	if err != nil {
-		return err
-	}
-	a := &attachment{server: s, stream: stream, input: newInput(stream.Context(), s, owner, exec.Request)}
-	a.follower = s.followExec(stream, owner, start.ExecId)
+	owner := exec.Request.SandboxId
+	a := &attachment{reader: r, stream: stream, input: newInput(stream.Context(), r, owner, exec.Request)}
+	a.follower = r.followExec(stream, owner, start.ExecId)
 	a.follower.wake, a.follower.between = a.input.wake, a.between
 	defer a.close()
 	defer a.input.cancel()
@@ -75,7 +72,7 @@ func receive(stream attachStream, messages chan<- received) {
 	}
 }
 
-func (s *Server) attachStart(stream attachStream, messages <-chan received) (*agboxv1.AttachExecStart, error) {
+func (r *Reader) attachStart(stream attachStream, messages <-chan received) (*agboxv1.AttachExecStart, error) {
 	var first received
 	select {
 	case first = <-messages:
@@ -93,7 +90,7 @@ func (s *Server) attachStart(stream attachStream, messages <-chan received) (*ag
 
 // attachment is one client of one exec. It belongs to the goroutine that serves the call.
 type attachment struct {
-	server   *Server
+	reader   *Reader
 	stream   attachStream
 	follower *follower
 	input    *input
@@ -104,7 +101,7 @@ type attachment struct {
 // begin tells the exec's state, and where the output begins.
 func (a *attachment) begin(start *agboxv1.AttachExecStart, exec persist.Exec) error {
 	if !start.NoOutput {
-		stdout, stderr := a.server.runtime.ExecLogs(exec.Request.SandboxId, exec.Request.ExecId)
+		stdout, stderr := a.reader.files.ExecLogs(exec.Request.SandboxId, exec.Request.ExecId)
 		if err := a.read(stdout, start.StdoutOffset, func(chunk *agboxv1.ExecLogChunk) *agboxv1.AttachExecResponse {
 			return &agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Stdout{Stdout: chunk}}
 		}); err != nil {
@@ -119,7 +116,7 @@ func (a *attachment) begin(start *agboxv1.AttachExecStart, exec persist.Exec) er
 		}
 	}
 	if err := a.stream.Send(&agboxv1.AttachExecResponse{
-		Message: &agboxv1.AttachExecResponse_Attached{Attached: a.server.status(exec)}}); err != nil {
+		Message: &agboxv1.AttachExecResponse_Attached{Attached: a.reader.Status(exec)}}); err != nil {
 		return err
 	}
 	for _, t := range a.follower.tails {
@@ -163,11 +160,11 @@ func (a *attachment) serve(messages <-chan received) error {
 	if failure := a.tell(); err != nil || failure != nil {
 		return cmp.Or(err, failure)
 	}
-	exec, err := a.server.db.Exec(a.input.sandboxID, a.input.execID)
+	exec, err := a.reader.log.Exec(a.input.sandboxID, a.input.execID)
 	if err != nil {
 		return err
 	}
-	return a.stream.Send(&agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Ended{Ended: a.server.status(exec)}})
+	return a.stream.Send(&agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Ended{Ended: a.reader.Status(exec)}})
 }
 
 // between tells what was taken of the input since it was told last, and returns why the input was refused.

@@ -1,9 +1,7 @@
-package server
+package output
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +14,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/refusal"
 )
 
 const (
@@ -29,28 +28,17 @@ const (
 	reasonServiceNotMade = "SERVICE_NOT_MADE"
 )
 
-// sandboxLogs is what the runtime keeps of a sandbox beside the output of its execs.
-type sandboxLogs interface {
-	// OperationLog returns the host paths of what the runtime tells of the sandbox. At the second path comes a new file
-	// when what is there becomes the first, of which there need not be any.
-	OperationLog(sandboxID string) (older, newer string)
-	// ServiceLog calls send with what the service has written up to now, or with follow until it ends, from tail bytes
-	// before the present end. found is false for one that has no container.
-	ServiceLog(ctx context.Context, sandboxID, service string, tail *uint64, follow bool, send func(stream string, data []byte) error) (found bool, err error)
-}
-
-// ReadSandboxLog sends a log as it is when asked, or with follow as it grows.
-func (s *Server) ReadSandboxLog(req *agboxv1.ReadSandboxLogRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxLogChunk]) error {
-	view, err := s.system.Sandbox(req.SandboxId)
+// ReadSandbox is the call ReadSandboxLog. It sends a log as it is when asked, or with follow as it grows.
+func (r *Reader) ReadSandbox(req *agboxv1.ReadSandboxLogRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxLogChunk]) error {
+	view, err := r.sandboxes.Sandbox(req.SandboxId)
 	if err != nil {
 		return err
 	}
 	if req.Source != "service" && req.ServiceName != "" {
-		return refusedLog(req, codes.InvalidArgument, reasonServiceName, "service_name",
-			fmt.Sprintf("%q is given with source %q: use source service, or leave it out", req.ServiceName, req.Source))
+		return refusal.New(codes.InvalidArgument, reasonServiceName, "service_name", "%q is given with source %q: use source service, or leave it out", req.ServiceName, req.Source)
 	}
-	l := &sandboxLog{server: s, req: req, stream: stream}
-	stdout, stderr := s.runtime.ExecLogs(req.SandboxId, runtime.CommandID)
+	l := &sandboxLog{reader: r, req: req, stream: stream}
+	stdout, stderr := r.files.ExecLogs(req.SandboxId, runtime.CommandID)
 	switch req.Source {
 	case "", "story":
 		return l.story()
@@ -61,17 +49,12 @@ func (s *Server) ReadSandboxLog(req *agboxv1.ReadSandboxLogRequest, stream grpc.
 	case "service":
 		return l.service(view)
 	}
-	return refusedLog(req, codes.InvalidArgument, reasonLogSource, "source",
-		fmt.Sprintf("%q is no log of a sandbox: use story, stdout, stderr or service", req.Source))
-}
-
-func refusedLog(req *agboxv1.ReadSandboxLogRequest, code codes.Code, reason, field, message string) error {
-	return refuse(code, reason, field+": "+message, map[string]string{"field": field, "sandbox_id": req.SandboxId})
+	return refusal.New(codes.InvalidArgument, reasonLogSource, "source", "%q is no log of a sandbox: use story, stdout, stderr or service", req.Source)
 }
 
 // sandboxLog is one client's reading.
 type sandboxLog struct {
-	server *Server
+	reader *Reader
 	req    *agboxv1.ReadSandboxLogRequest
 	stream grpc.ServerStreamingServer[agboxv1.SandboxLogChunk]
 }
@@ -83,7 +66,7 @@ func (l *sandboxLog) send(_ int64, data []byte) error {
 // running is a follower's state of what writes as long as the sandbox is not over.
 func (l *sandboxLog) running(over func(lifecycle.State) bool) func() (agboxv1.ExecState, error) {
 	return func() (agboxv1.ExecState, error) {
-		view, err := l.server.system.Sandbox(l.req.SandboxId)
+		view, err := l.reader.sandboxes.Sandbox(l.req.SandboxId)
 		switch {
 		case errors.Is(err, actors.ErrNotFound): // only the history of a DELETED sandbox goes
 		case err != nil:
@@ -96,7 +79,7 @@ func (l *sandboxLog) running(over func(lifecycle.State) bool) func() (agboxv1.Ex
 }
 
 func (l *sandboxLog) follower(over func(lifecycle.State) bool, tails ...*tail) *follower {
-	return &follower{server: l.server, ctx: l.stream.Context(), owner: l.req.SandboxId, what: "the log",
+	return &follower{reader: l.reader, ctx: l.stream.Context(), owner: l.req.SandboxId, what: "the log",
 		tails: tails, state: l.running(over)}
 }
 
@@ -133,7 +116,7 @@ func (l *sandboxLog) output(path string) error {
 // directory waits for the directory of a sandbox that is about to be made.
 func (f *follower) directory(path string) error {
 	for {
-		changed := f.server.db.Changed(f.owner)
+		changed := f.reader.log.Changed(f.owner)
 		state, err := f.state()
 		if err != nil || state != agboxv1.ExecState_EXEC_STATE_RUNNING {
 			return err
@@ -152,7 +135,7 @@ func (f *follower) directory(path string) error {
 }
 
 // errReplaced: a file of the story has all that it will ever have.
-var errReplaced = errors.New("server: the story goes on in another file")
+var errReplaced = errors.New("output: the story goes on in another file")
 
 func (l *sandboxLog) story() error {
 	older, newer, err := l.openStory()
@@ -196,7 +179,7 @@ func (l *sandboxLog) story() error {
 
 // openStory opens both halves of the story, at the first bytes to send.
 func (l *sandboxLog) openStory() (older, newer *tail, err error) {
-	olderPath, newerPath := l.server.runtime.OperationLog(l.req.SandboxId)
+	olderPath, newerPath := l.reader.files.OperationLog(l.req.SandboxId)
 	for {
 		older, newer = newTail(olderPath, l.send), newTail(newerPath, l.send)
 		sizes := [2]int64{}
@@ -226,10 +209,10 @@ func (l *sandboxLog) openStory() (older, newer *tail, err error) {
 func (l *sandboxLog) service(view actors.View) error {
 	id, name := l.req.SandboxId, l.req.ServiceName
 	if name == "" {
-		return refusedLog(l.req, codes.InvalidArgument, reasonServiceName, "service_name", "which service is meant? name one of the sandbox's")
+		return refusal.New(codes.InvalidArgument, reasonServiceName, "service_name", "which service is meant? name one of the sandbox's")
 	}
 	var names []string
-	spec, _ := l.server.system.Spec(id)
+	spec, _ := l.reader.sandboxes.Spec(id)
 	for _, service := range slices.Concat(spec.GetRequiredServices(), spec.GetOptionalServices()) {
 		names = append(names, service.Name)
 	}
@@ -238,11 +221,10 @@ func (l *sandboxLog) service(view actors.View) error {
 		if len(names) > 0 {
 			has = "it has " + strings.Join(names, ", ")
 		}
-		return refusedLog(l.req, codes.NotFound, reasonServiceNotFound, "service_name",
-			fmt.Sprintf("sandbox %s has no service %q: %s", id, name, has))
+		return refusal.New(codes.NotFound, reasonServiceNotFound, "service_name", "sandbox %s has no service %q: %s", id, name, has)
 	}
-	found, err := l.server.runtime.ServiceLog(l.stream.Context(), id, name, l.req.TailBytes, l.req.Follow, func(stream string, data []byte) error {
-		for chunk := range slices.Chunk(data, maxLogChunk) {
+	found, err := l.reader.files.ServiceLog(l.stream.Context(), id, name, l.req.TailBytes, l.req.Follow, func(stream string, data []byte) error {
+		for chunk := range slices.Chunk(data, MaxChunk) {
 			if err := l.stream.Send(&agboxv1.SandboxLogChunk{Stream: stream, Data: chunk}); err != nil {
 				return err
 			}
@@ -251,10 +233,11 @@ func (l *sandboxLog) service(view actors.View) error {
 	})
 	switch {
 	case err != nil:
-		return because(l.stream.Context(), err)
+		return err
 	case !found:
-		return refusedLog(l.req, codes.FailedPrecondition, reasonServiceNotMade, "service_name", fmt.Sprintf(
-			"service %s has no container while sandbox %s is %s, and its output goes with that: read the story", name, id, stateName(view.State.Phase)))
+		return refusal.New(codes.FailedPrecondition, reasonServiceNotMade, "service_name",
+			"service %s has no container while sandbox %s is %s, and its output goes with that: read the story",
+			name, id, strings.TrimPrefix(view.State.Phase.String(), "SANDBOX_STATE_"))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package server
+package output
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -20,7 +21,7 @@ const takenInterval = 1 << 20
 // input passes on what one client sends to one command, from a goroutine of its own: serve. The others may be called from
 // any.
 type input struct {
-	server            *Server
+	reader            *Reader
 	sandboxID, execID string
 	takes, terminal   bool
 
@@ -47,8 +48,8 @@ type input struct {
 }
 
 // newInput has stop called when it is done with.
-func newInput(ctx context.Context, s *Server, sandboxID string, request *agboxv1.CreateExecRequest) *input {
-	in := &input{server: s, sandboxID: sandboxID, execID: request.ExecId,
+func newInput(ctx context.Context, r *Reader, sandboxID string, request *agboxv1.CreateExecRequest) *input {
+	in := &input{reader: r, sandboxID: sandboxID, execID: request.ExecId,
 		takes: request.Stdin || request.Tty != nil, terminal: request.Tty != nil,
 		wake: make(chan struct{}, 1), alive: make(chan struct{}, 1)}
 	in.ctx, in.cancel = context.WithCancel(ctx)
@@ -103,7 +104,7 @@ func (in *input) handle(message *agboxv1.AttachExecRequest) error {
 		}
 		return in.close()
 	case *agboxv1.AttachExecRequest_Resize:
-		if err := validSize("resize", m.Resize); err != nil {
+		if err := spec.ValidateTerminal("resize", m.Resize); err != nil {
 			return err
 		}
 		if !in.terminal {
@@ -120,8 +121,7 @@ func (in *input) handle(message *agboxv1.AttachExecRequest) error {
 
 // refuse answers what a command of this kind cannot take.
 func (in *input) refuse(reason, field, message string) error {
-	return refuse(codes.FailedPrecondition, reason, field+": exec "+in.execID+" "+message,
-		map[string]string{"sandbox_id": in.sandboxID, "exec_id": in.execID, "field": field})
+	return refusal.New(codes.FailedPrecondition, reason, field, "exec %s %s", in.execID, message)
 }
 
 // write returns nil for what the command no longer takes, which is not counted.
@@ -131,9 +131,8 @@ func (in *input) write(data []byte) error {
 		return in.refuse(reasonStdinNotOpen, "stdin", "was started without an input: start it with stdin to give it one")
 	case in.closed:
 		return in.refuse(reasonStdinNotOpen, "stdin", "has had its input closed by this stream: send nothing after close_stdin")
-	case len(data) > maxRequest:
-		return refuse(codes.ResourceExhausted, reasonTooLarge, "stdin: the message is too large: send it in parts, or move what is large into files and mount these",
-			map[string]string{"field": "stdin", "exec_id": in.execID})
+	case len(data) > refusal.MaxRequest:
+		return refusal.New(codes.ResourceExhausted, refusal.ReasonTooLarge, "stdin", "the message is too large: send it in parts, or move what is large into files and mount these")
 	case in.gone:
 		return nil
 	}
@@ -158,7 +157,7 @@ func (in *input) open() (runtime.Stdin, error) {
 	if in.stdin != nil {
 		return in.stdin, nil
 	}
-	stdin, err := in.server.runtime.OpenStdin(in.sandboxID, in.execID)
+	stdin, err := in.reader.files.OpenStdin(in.sandboxID, in.execID)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +175,7 @@ func (in *input) close() error {
 	if !in.takes {
 		return in.refuse(reasonStdinNotOpen, "close_stdin", "was started without an input: there is nothing to close")
 	}
-	if err := in.server.runtime.CloseStdin(in.ctx, in.sandboxID, in.execID); err != nil {
+	if err := in.reader.files.CloseStdin(in.ctx, in.sandboxID, in.execID); err != nil {
 		return err
 	}
 	in.mu.Lock()
@@ -192,7 +191,7 @@ func (in *input) resize() {
 	if in.size == nil {
 		return
 	}
-	err := in.server.runtime.ResizeExec(in.ctx, in.sandboxID, in.execID, uint16(in.size.Rows), uint16(in.size.Columns))
+	err := in.reader.files.ResizeExec(in.ctx, in.sandboxID, in.execID, uint16(in.size.Rows), uint16(in.size.Columns))
 	if err == nil || errors.Is(err, runtime.ErrExecTerminal) {
 		in.size = nil
 	}
