@@ -19,7 +19,8 @@ import (
 const sweepTarget = "/layers"
 
 // sweepLayers removes the sandbox's layers. Where the daemon is not root, directories that root in the sandbox made are not its
-// own to empty: then a container does that, of whatever image, with our program and nothing else of the host.
+// own to empty: then a container does that, of the oldest image, which somebody is the least likely to remove meanwhile, with our
+// program and nothing else of the host.
 func (d *Docker) sweepLayers(ctx context.Context, sandboxID string) error {
 	err := d.layout.removeLayers(sandboxID)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -43,7 +44,7 @@ func (d *Docker) emptyLayers(ctx context.Context, sandboxID string) (err error) 
 	labels := d.api.Labels(sandboxID, engine.ComponentLayer, nil)
 	labels[engine.LabelService] = sweepTarget // no service has such a name, and the primary has none
 	created, err := d.api.ContainerCreate(ctx, &container.Config{
-		Image: images[0].ID, User: "0:0", Entrypoint: []string{initTarget, "empty", sweepTarget}, Cmd: []string{}, Labels: labels,
+		Image: images[len(images)-1].ID, User: "0:0", Entrypoint: []string{initTarget, "empty", sweepTarget}, Cmd: []string{}, Labels: labels,
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}, &container.HostConfig{
 		NetworkMode: "none", ReadonlyRootfs: true, SecurityOpt: []string{"no-new-privileges"},

@@ -77,6 +77,7 @@ func accepted(t *testing.T, target string, writable bool, mode string) *agboxv1.
 // TestObjects: labels, names and places are the contract's, a second daemon on the same engine sees nothing of them,
 // and a removal leaves nothing but the history.
 func TestObjects(t *testing.T) {
+	t.Parallel()
 	engine := dockertest.Engine(t)
 	defer engine.Close()
 	d, dir := open(t, "instance-one")
@@ -193,6 +194,7 @@ func TestObjects(t *testing.T) {
 
 // TestFailedStart: a create that the engine refuses says why, and leaves nothing.
 func TestFailedStart(t *testing.T) {
+	t.Parallel()
 	engine := dockertest.Engine(t)
 	defer engine.Close()
 	d, dir := open(t, "instance-three")
@@ -209,6 +211,7 @@ func TestFailedStart(t *testing.T) {
 }
 
 func TestNoEngine(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "docker.sock")
 	_, err := dockerrt.New(t.Context(), dockerrt.Config{Host: "unix://" + socket, Pool: netip.MustParsePrefix("10.0.0.0/24"), SubnetBits: 28},
 		slog.New(slog.NewTextHandler(io.Discard, nil)))

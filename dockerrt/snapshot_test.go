@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,10 @@ type site struct {
 	config dockerrt.Config
 	// bases are images that snapshots may depend on.
 	bases []string
+	// process is the newest daemon's. It removes all sandboxes at the end of the test.
+	process   *dockerrt.Docker
+	mu        sync.Mutex
+	sandboxes []string
 }
 
 func newSite(t *testing.T) *site {
@@ -83,17 +88,34 @@ func (s *site) start() *dockerrt.Docker {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { d.Close() })
+	s.process = d
+	s.t.Cleanup(func() {
+		if s.process == d {
+			s.removeAll()
+		}
+		d.Close()
+	})
 	return d
+}
+
+// removeAll has the newest process remove every sandbox.
+func (s *site) removeAll() {
+	for _, id := range s.sandboxes {
+		if err := s.process.Remove(context.Background(), id); err != nil {
+			s.t.Error(err)
+		}
+	}
 }
 
 // sandbox makes one that goes with the test.
 func (s *site) sandbox(d *dockerrt.Docker, id string, spec *agboxv1.CreateSpec) {
 	s.t.Helper()
+	s.mu.Lock()
+	s.sandboxes = append(s.sandboxes, id)
+	s.mu.Unlock()
 	if _, err := d.Create(s.t.Context(), id, spec, ignore); err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { d.Remove(context.Background(), id) })
 }
 
 func (s *site) images() []dockerimage.Summary {
@@ -162,6 +184,7 @@ func wanted(id, snapshotID string, spec *agboxv1.CreateSpec) runtime.Snapshot {
 
 // TestSnapshotConfig: the image is what the sandbox was made from, with other layers, our labels and nothing else.
 func TestSnapshotConfig(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	d := s.start()
 	for name, image := range map[string]string{
@@ -169,6 +192,7 @@ func TestSnapshotConfig(t *testing.T) {
 		"user": dockertest.TinyImage(t, s.engine, dockertest.ImageUser), "entrypoint": dockertest.TinyImage(t, s.engine, dockertest.EntrypointPrepares),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			id := s.config.Instance + "-" + name
 			s.sandbox(d, id, demanding(image))
 			made, err := d.CreateSnapshot(t.Context(), wanted(id, "Snapshot-"+name, demanding(image)))
@@ -197,6 +221,7 @@ func TestSnapshotConfig(t *testing.T) {
 
 // TestSnapshotHaltsClocks: however long the engine's commit takes, it is nothing of an exec's timeout.
 func TestSnapshotHaltsClocks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	d := s.start()
 	id, spec := s.config.Instance, &agboxv1.CreateSpec{Image: dockertest.TinyImage(t, s.engine, dockertest.Busybox)}
@@ -262,6 +287,7 @@ func config(t *testing.T, engine *client.Client, image string) map[string]any {
 // TestSnapshotOfMixture: an engine that loads no image without its layers gives one that works all the same, and whose
 // labels select nothing.
 func TestSnapshotOfMixture(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	d := s.start()
 	s.use(fault("/images/load"))
@@ -297,6 +323,7 @@ func TestSnapshotOfMixture(t *testing.T) {
 
 // TestHalfSnapshot: what a process that died left of one is removed by the next, and nothing else is.
 func TestHalfSnapshot(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	d := s.start()
 	image := dockertest.TinyImage(t, s.engine, dockertest.RootOnly)
@@ -369,6 +396,7 @@ func TestHalfSnapshot(t *testing.T) {
 
 // TestSnapshotNameTaken: an image that somebody gave our name stays as it is.
 func TestSnapshotNameTaken(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	d := s.start()
 	image := dockertest.TinyImage(t, s.engine, dockertest.RootOnly)

@@ -127,6 +127,7 @@ func hashed(t *testing.T, path string) [32]byte {
 
 // Writers of one daemon and of the next, which closes the input: the command reads every byte once.
 func TestStdinAcrossRestart(t *testing.T) {
+	t.Parallel()
 	h := sandbox(t, "stdin-restart")
 	request := &agboxv1.CreateExecRequest{SandboxId: h.id, ExecId: "cat", Command: []string{"cat", "/dev/stdin"}, Stdin: true}
 	want, source := sha256.New(), rand.NewChaCha8([32]byte{3})
@@ -171,6 +172,7 @@ func TestStdinAcrossRestart(t *testing.T) {
 
 // An input that was closed stays closed over a restart, also where init did not hear of it, or had not started the command.
 func TestStdinClosedStaysClosed(t *testing.T) {
+	t.Parallel()
 	h := sandbox(t, "stdin-closed")
 	running := &agboxv1.CreateExecRequest{SandboxId: h.id, ExecId: "running", Command: []string{"sh", "-c", "read x; cat && exit 4"}, Stdin: true}
 	detached, detach := context.WithCancel(t.Context())
@@ -209,6 +211,7 @@ func TestStdinClosedStaysClosed(t *testing.T) {
 
 // A Write that waits ends with the input, with the command, and with its client's Close, and nobody else's does then.
 func TestStdinWaitingWrite(t *testing.T) {
+	t.Parallel()
 	h := sandbox(t, "stdin-waits")
 	greet := func(in runtime.Stdin) { // it returns once the command was started
 		t.Helper()
@@ -296,6 +299,7 @@ func TestStdinWaitingWrite(t *testing.T) {
 
 // A command that closes its input ends the writers, and goes on.
 func TestStdinClosedByCommand(t *testing.T) {
+	t.Parallel()
 	h := sandbox(t, "stdin-unread")
 	end := h.start(t.Context(), &agboxv1.CreateExecRequest{SandboxId: h.id, ExecId: "unread", Stdin: true,
 		Command: []string{"sh", "-c", "exec <&-; while test ! -e /tmp/go; do sleep 0.05; done; exit 7"}})
@@ -314,6 +318,7 @@ func TestStdinClosedByCommand(t *testing.T) {
 }
 
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	h := sandbox(t, "terminal")
 	request := &agboxv1.CreateExecRequest{SandboxId: h.id, ExecId: "sh", Tty: &agboxv1.TerminalSize{Rows: 24, Columns: 80},
 		Command: []string{"sh", "-c", "read x; stty size; echo $TERM; exit 5"}}

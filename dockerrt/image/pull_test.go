@@ -17,6 +17,7 @@ import (
 )
 
 func TestPull(t *testing.T) {
+	t.Parallel()
 	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
 	ref, id := h.Push(t, api, "agbox-test/pull:a", 3)
 	release, _ := h.Halve()
@@ -80,6 +81,7 @@ func ensure(t *testing.T, ctx context.Context, s *image.Store, ref string) <-cha
 }
 
 func TestShared(t *testing.T) {
+	t.Parallel()
 	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
 	ref, id := h.Push(t, api, "agbox-test/shared:a", 1)
 	s := newStore(t, api, "")
@@ -100,6 +102,7 @@ func TestShared(t *testing.T) {
 }
 
 func TestGiveUp(t *testing.T) {
+	t.Parallel()
 	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
 	ref, id := h.Push(t, api, "agbox-test/giveup:a", 1)
 	release, begun := h.Halve()
@@ -123,6 +126,7 @@ func TestGiveUp(t *testing.T) {
 }
 
 func TestNobodyWaits(t *testing.T) {
+	t.Parallel()
 	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
 	ref, id := h.Push(t, api, "agbox-test/nobody:a", 1)
 	release, begun := h.Halve()
@@ -143,6 +147,7 @@ func TestNobodyWaits(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	t.Parallel()
 	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
 	ref, _ := h.Push(t, api, "agbox-test/close:a", 1)
 	_, begun := h.Halve()
@@ -176,6 +181,7 @@ func TestStall(t *testing.T) {
 }
 
 func TestNotThere(t *testing.T) {
+	t.Parallel()
 	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
 	ref, id := h.Push(t, api, "agbox-test/denied:a", 1)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -224,6 +230,7 @@ func TestNotThere(t *testing.T) {
 }
 
 func TestAlways(t *testing.T) {
+	t.Parallel()
 	api, h := dockertest.Engine(t), dockertest.NewRegistry(t, false)
 	ref, id := h.Push(t, api, "agbox-test/always:a", 1)
 	s := newStore(t, api, "")
@@ -261,6 +268,7 @@ func TestAlways(t *testing.T) {
 }
 
 func TestAlwaysUnreachable(t *testing.T) {
+	t.Parallel()
 	api := dockertest.Engine(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)

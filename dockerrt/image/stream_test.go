@@ -55,6 +55,7 @@ func say(w io.Writer, status, detail string) {
 }
 
 func TestStallBound(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		say  func(w io.Writer, second int)
@@ -106,6 +107,7 @@ func TestStallBound(t *testing.T) {
 
 // The request to the engine ends when nobody waits, and who comes then does not wait for its end.
 func TestAbandoned(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		first, ended, leave := true, false, make(chan struct{})
 		s := script(func(r *http.Request, _ io.Writer) error {
@@ -141,6 +143,7 @@ func TestAbandoned(t *testing.T) {
 }
 
 func TestReports(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := script(func(r *http.Request, w io.Writer) error {
 			for tenth := 1; tenth <= 100; tenth++ {
@@ -176,6 +179,7 @@ func TestReports(t *testing.T) {
 
 // What engines answer, and what a person makes of it.
 func TestWords(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		ref, words string
 		kind       error
@@ -208,6 +212,7 @@ func TestWords(t *testing.T) {
 }
 
 func TestEngineLost(t *testing.T) {
+	t.Parallel()
 	torn := script(func(_ *http.Request, w io.Writer) error {
 		say(w, "Waiting", "")
 		return io.ErrUnexpectedEOF

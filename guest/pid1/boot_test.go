@@ -35,6 +35,7 @@ func (b *box) primaryFile(kind string) *os.File {
 }
 
 func TestBoot(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		script string // the entrypoint; "" for none
 		want   link.BootStatus
@@ -82,6 +83,7 @@ func TestBoot(t *testing.T) {
 }
 
 func TestBootSaysWhatWasWrong(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start("--", "/docker-entrypoint.sh")
 	if got := b.boot(); got != (link.BootStatus{State: protocol.BootExited, ExitCode: 127}) {
 		t.Fatalf("%+v", got)
@@ -93,6 +95,7 @@ func TestBootSaysWhatWasWrong(t *testing.T) {
 
 // The image's user runs the entrypoint, agbox runs the commands.
 func TestBootAsImageUser(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.write("entrypoint", "#!/bin/sh\nid -u; exec \"$@\"", 0o755)
 	b.start("--image-user=other", "--", "/entrypoint")
@@ -107,6 +110,7 @@ func TestBootAsImageUser(t *testing.T) {
 
 // A daemon that comes back in the middle of the entrypoint's work waits for its end.
 func TestBootAcrossReconnect(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.write("entrypoint", "#!/bin/sh\nbusybox mkfifo -m 666 /tmp/gate; echo at the gate; cat /tmp/gate; exec \"$@\"", 0o755)
 	b.start("--", "/entrypoint")

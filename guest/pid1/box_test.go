@@ -96,7 +96,11 @@ func (b *box) check(err error) {
 func (b *box) write(path, content string, mode os.FileMode) {
 	b.Helper()
 	path = filepath.Join(b.Root, path)
-	b.check(os.WriteFile(path, []byte(content), mode))
+	// No test beside this one may fork meanwhile: what a child of its still has open for writing cannot be executed.
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(path, []byte(content), mode)
+	syscall.ForkLock.RUnlock()
+	b.check(err)
 	b.check(os.Chmod(path, mode))
 }
 

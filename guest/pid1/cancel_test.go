@@ -25,27 +25,32 @@ func cancelled(bg *background, grace time.Duration, signal int) {
 }
 
 func TestCancelSetsid(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	cancelled(b.begin("setsid sleep 300 & echo ready; sleep 300"), time.Minute, 15)
 }
 
 func TestCancelDoubleFork(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	cancelled(b.begin("(setsid sh -c '(setsid sleep 300 </dev/null >/dev/null 2>&1 &)' &); echo ready; sleep 300"), time.Minute, 15)
 }
 
 func TestCancelDeafTree(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	cancelled(b.begin("trap '' TERM; setsid sh -c 'while :; do sleep 300; done' & echo ready; while :; do sleep 300; done"), 50*time.Millisecond, 9)
 }
 
 func TestCancelStopped(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	cancelled(b.begin("echo ready; kill -STOP $$; sleep 300"), time.Minute, 15)
 }
 
 // A name that looks like the rest of /proc/<pid>/stat.
 func TestCancelOddName(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.install("/bin/busybox", "bin/busybox) Z 1 ")
 	b.start()
@@ -60,6 +65,7 @@ func TestCancelForker(t *testing.T) {
 
 // A command that ends well on TERM has its own exit code, and is cancelled all the same.
 func TestCancelCleanup(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	bg := b.begin("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.01; done")
 	b.check(b.link.Cancel(context.Background(), bg.ID, time.Minute))
@@ -72,6 +78,7 @@ func TestCancelCleanup(t *testing.T) {
 }
 
 func TestCancelSparesOthers(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	other := b.begin("echo ready; sleep 300")
 	one := b.begin("echo ready; sleep 200")
@@ -84,6 +91,7 @@ func TestCancelSparesOthers(t *testing.T) {
 }
 
 func TestCancelAfterEnd(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	s := b.spec([]string{"sh", "-c", "sleep 300 >/dev/null 2>&1 & exit 5"})
 	first := b.wait(s)
@@ -98,6 +106,7 @@ func TestCancelAfterEnd(t *testing.T) {
 
 // Cancel may come before the Exec that it is meant for.
 func TestCancelFirst(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	s := b.spec([]string{"sleep", "300"})
 	b.check(b.link.Cancel(context.Background(), s.ID, time.Minute))
@@ -107,6 +116,7 @@ func TestCancelFirst(t *testing.T) {
 }
 
 func TestTimeoutKillsDeaf(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	bg := b.begin("trap '' TERM; echo ready; while :; do sleep 300; done", func(s *link.ExecSpec) {
 		s.Timeout, s.Grace = 100*time.Millisecond, 20*time.Millisecond
@@ -118,6 +128,7 @@ func TestTimeoutKillsDeaf(t *testing.T) {
 
 // What a command does to its own limits takes no mark off.
 func TestCancelMarkStays(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"leader":     "ulimit -S -x unlimited; echo ready; exec sleep 600",
 		"hard limit": "ulimit -H -x 77; ulimit -S -x 77; echo ready; exec sleep 600",
@@ -132,6 +143,7 @@ func TestCancelMarkStays(t *testing.T) {
 
 // Where nothing keeps a command from taking its mark off, it is known by its family, and at the end by being nobody else's.
 func TestCancelMarkTakenOff(t *testing.T) {
+	t.Parallel()
 	const orphan = "(ulimit -S -x unlimited; setsid sh -c '(setsid sleep 300 </dev/null >/dev/null 2>&1 &)' &)"
 	b := newBox(t)
 	b.Unsealed = true
@@ -176,6 +188,7 @@ func TestCancelForkBomb(t *testing.T) {
 
 // Without the right to mark processes, cancel goes by session and parents.
 func TestCancelWithoutTags(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.Locks = 1000
 	b.start()

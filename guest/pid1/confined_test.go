@@ -13,6 +13,7 @@ import (
 )
 
 func TestReadOnlyRoot(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.ReadOnly = true
 	b.check(os.Mkdir(filepath.Join(b.Root, "workspace"), 0o755))
@@ -22,6 +23,7 @@ func TestReadOnlyRoot(t *testing.T) {
 }
 
 func TestReadOnlyRootWithoutWorkdir(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.ReadOnly = true
 	b.start()
@@ -33,6 +35,7 @@ func TestReadOnlyRootWithoutWorkdir(t *testing.T) {
 
 // As under docker run --user 1000.
 func TestUnprivileged(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.UID = 1000
 	b.check(os.Mkdir(filepath.Join(b.Root, "workspace"), 0o777))
@@ -55,6 +58,7 @@ func TestUnprivileged(t *testing.T) {
 }
 
 func TestNoCapabilities(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.NoCaps = true
 	b.start()
@@ -67,6 +71,7 @@ func TestNoCapabilities(t *testing.T) {
 
 // An image that holds one static program and nothing else.
 func TestNoShell(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	for _, path := range []string{"bin", "etc", "root", "home"} {
 		b.check(os.RemoveAll(filepath.Join(b.Root, path)))
@@ -83,12 +88,14 @@ func TestNoShell(t *testing.T) {
 }
 
 func TestWorkdir(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start("--workdir=/srv/my work")
 	b.expect(b.sh("pwd; touch x && echo mine"), 0, "/srv/my work\nmine\n")
 }
 
 // A directory that the image has, or that is mounted, keeps its owner when it is the working directory.
 func TestWorkdirMounted(t *testing.T) {
+	t.Parallel()
 	for _, dir := range []string{"/tmp", "/", "/bin"} { // the stage mounts file systems of root's at the first two
 		b := newBox(t).start("--workdir=" + dir)
 		var st syscall.Stat_t
@@ -101,6 +108,7 @@ func TestWorkdirMounted(t *testing.T) {
 
 // What the daemon has run for itself is init's own program, whatever lies where that came from.
 func TestOwnProgram(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.boot()
 	b.write("other", "#!/bin/sh\necho an attacker's\n", 0o755)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestExitCode(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	for _, tt := range []struct {
 		script       string
@@ -38,6 +39,7 @@ func TestExitCode(t *testing.T) {
 }
 
 func TestCannotRun(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.write("bin/data", "no program", 0o644)
 	b.write("bin/garbage", "\x00\x01\x02", 0o755)
@@ -88,6 +90,7 @@ func TestCannotRun(t *testing.T) {
 }
 
 func TestSurroundings(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	for name, tt := range map[string]struct {
 		script string
@@ -124,6 +127,7 @@ func TestInheritsNoDescriptors(t *testing.T) {
 
 // A change of /etc/passwd is seen by the next command.
 func TestUserAppearsLater(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644)
 	b.start("--image-user=1234:20")
@@ -133,6 +137,7 @@ func TestUserAppearsLater(t *testing.T) {
 }
 
 func TestNoPasswd(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.write("etc/passwd", "", 0o644)
 	b.start()
@@ -156,6 +161,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	o := b.wait(b.spec([]string{"sleep", "300"}, func(s *link.ExecSpec) { s.Timeout = 20 * time.Millisecond }))
 	if o.ExitCode != 143 || !o.TimedOut || !o.Cancelled {
@@ -169,6 +175,7 @@ func TestTimeout(t *testing.T) {
 
 // Exec of a known id attaches: the command runs once, however often it is asked for.
 func TestExactlyOnce(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	s := b.spec([]string{"sh", "-c", "echo once >> /tmp/ran"})
 	first := b.wait(s)

@@ -28,6 +28,7 @@ func (bg *background) alive() {
 }
 
 func TestFreezeTimeout(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.link.Thaw() // nothing to thaw
 	b.check(b.link.Freeze(b.context()))
@@ -42,6 +43,7 @@ func TestFreezeTimeout(t *testing.T) {
 }
 
 func TestFreezeCancel(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.check(b.link.Freeze(b.context()))
 	bg := b.begin("trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done")
@@ -60,6 +62,7 @@ func TestFreezeCancel(t *testing.T) {
 }
 
 func TestFreezeStop(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.check(b.link.Freeze(b.context()))
 	bg := b.begin(outlives)
@@ -74,6 +77,7 @@ func TestFreezeStop(t *testing.T) {
 
 // Init itself stands still as well, as it does in a container that is paused, and runs for a while before Thaw.
 func TestFreezePaused(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.sh("busybox mkfifo -m 666 /tmp/passed")
 	b.check(b.link.Freeze(b.context()))
@@ -91,6 +95,7 @@ func TestFreezePaused(t *testing.T) {
 
 // A daemon that comes back and wishes nothing else lets the clocks run.
 func TestFreezeReconnectThaws(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.check(b.link.Freeze(b.context()))
 	bg := b.begin(outlives, brief)
@@ -104,6 +109,7 @@ func TestFreezeReconnectThaws(t *testing.T) {
 
 // One that has called Freeze before init connects leaves them as they are.
 func TestFreezeReconnectKeeps(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.check(b.link.Freeze(b.context()))
 	bg := b.begin(outlives, brief)

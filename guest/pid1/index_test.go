@@ -92,6 +92,7 @@ func (b *box) turns(id string, texts ...string) (script string, done func()) {
 }
 
 func TestIndex(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	begun := time.Now().Truncate(time.Microsecond)
 	s := b.spec([]string{"sh", "-c", ""}, indexed(b))
@@ -134,6 +135,7 @@ func TestIndex(t *testing.T) {
 
 // A command that writes a lot has a small index that tells of all of it, whatever the pace.
 func TestIndexSize(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	for name, tt := range map[string]struct {
 		script   string
@@ -165,6 +167,7 @@ func TestIndexSize(t *testing.T) {
 
 // Where files stop growing the index does.
 func TestIndexLimit(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	o := b.wait(b.spec([]string{"sh", "-c", "yes 1 | head -c 100000; yes 2 | head -c 50000 >&2; echo"}, indexed(b),
 		func(s *link.ExecSpec) { s.MaxOutput = 60000 }))
@@ -241,6 +244,7 @@ func TestIndexOnFullDisk(t *testing.T) {
 
 // What is written last before the sandbox ends does not wait.
 func TestIndexAtLeave(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	gate := filepath.Join(b.Root, "gate")
 	b.check(syscall.Mkfifo(gate, 0o666))
@@ -277,6 +281,7 @@ func TestIndexAtLeave(t *testing.T) {
 
 // What processes that outlive their command write is told of as well.
 func TestIndexAfterEnd(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.sh("busybox mkfifo -m 666 /tmp/gate")
 	s := b.spec([]string{"sh", "-c", "(cat /tmp/gate >/dev/null; echo later >&2) & echo now"}, indexed(b))

@@ -13,6 +13,7 @@ import (
 )
 
 func TestOutputByName(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	for _, user := range []string{"root", "agbox", "4242"} {
 		o := b.wait(b.spec([]string{"sh", "-c", "echo a; echo b > /dev/stderr; echo c >&2; echo d > /dev/stdout"},
@@ -27,6 +28,7 @@ func TestOutputByName(t *testing.T) {
 // All that was written before the end is in the files when the result arrives, while a background
 // process goes on writing to the same files.
 func TestOutputComplete(t *testing.T) {
+	t.Parallel()
 	const size = 50 << 20
 	b := newBox(t)
 	source := make([]byte, 1<<20)
@@ -67,6 +69,7 @@ func TestOutputComplete(t *testing.T) {
 
 // A background process that never stops writing does not hold up the end of its command.
 func TestOutputEndless(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	s := b.spec([]string{"sh", "-c", "yes & echo $! > /tmp/pid; echo last >&2"})
 	s.Files[0], _ = os.OpenFile("/dev/null", os.O_WRONLY, 0)
@@ -79,6 +82,7 @@ func TestOutputEndless(t *testing.T) {
 
 // Where the log cannot be written the command goes on, and the result tells how much is missing.
 func TestOutputLost(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.Fsize = 4096
 	b.start()
@@ -90,6 +94,7 @@ func TestOutputLost(t *testing.T) {
 
 // The file stops growing at the limit, each stream by itself, and the command goes on.
 func TestOutputLimit(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	for _, tt := range []struct{ limit, size, kept, dropped uint64 }{
 		{0, 300000, 300000, 0},
@@ -123,6 +128,7 @@ func TestOutputLimitOnFullDisk(t *testing.T) {
 
 // The limit holds for processes that outlive their command.
 func TestOutputLimitAfterEnd(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.sh("busybox mkfifo -m 666 /tmp/gate")
 	s := b.spec([]string{"sh", "-c", "(cat /tmp/gate >/dev/null; echo later) & printf 1234"},

@@ -33,6 +33,7 @@ func (b *box) startCommand(entrypoint string, command []string, options ...strin
 func sh(script string) []string { return []string{"sh", "-c", script} }
 
 func TestCommand(t *testing.T) {
+	t.Parallel()
 	const prepares = `echo prepared; exec "$@"`
 	for name, tt := range map[string]struct {
 		entrypoint     string
@@ -70,6 +71,7 @@ func TestCommand(t *testing.T) {
 }
 
 func TestCommandCannotRun(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		entrypoint string
 		command    []string
@@ -108,6 +110,7 @@ func TestCommandCannotRun(t *testing.T) {
 
 // An entrypoint that ends before it hands over has not run the command.
 func TestCommandNotReached(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).startCommand("exit 4", []string{"touch", "/tmp/ran"})
 	if got := b.boot(); got != (link.BootStatus{State: protocol.BootExited, ExitCode: 4}) {
 		t.Fatalf("%+v", got)
@@ -120,6 +123,7 @@ func TestCommandNotReached(t *testing.T) {
 
 // Where there is no command, or not yet, an Exec of its id starts nothing.
 func TestCommandUnknown(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).startCommand("", sh("echo ran >> /tmp/ran"))
 	unknown := func() {
 		t.Helper()
@@ -144,6 +148,7 @@ func TestCommandUnknown(t *testing.T) {
 
 // A Boot without the record's descriptor does not use up the one there is in a life of init.
 func TestCommandWithoutRecord(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).startCommand("", sh("exit 3"))
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -157,6 +162,7 @@ func TestCommandWithoutRecord(t *testing.T) {
 }
 
 func TestUserOption(t *testing.T) {
+	t.Parallel()
 	const whoami = "id -u; id -g; echo $HOME $USER"
 	agbox, other, image := "1000\n1000\n/home/agbox agbox\n", "1001\n20\n/home/other other\n", "4242\n4243\n/ 4242\n"
 	for name, tt := range map[string]struct {
@@ -190,6 +196,7 @@ func TestUserOption(t *testing.T) {
 
 // What cannot be given is refused, and not run as somebody else.
 func TestUserOptionUnprivileged(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.UID = 1000
 	b.startCommand("", []string{"true"}, "--user=other", "--workdir=/tmp")
@@ -203,6 +210,7 @@ func TestUserOptionUnprivileged(t *testing.T) {
 
 // Whoever asks for the command gets its one result, also after a reconnect and after Ack.
 func TestCommandAttach(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	pids := make(chan int, 1)
 	s := mainCommand
@@ -227,6 +235,7 @@ func TestCommandAttach(t *testing.T) {
 
 // Every new daemon is told the result, until one says Ack.
 func TestCommandResultRepeated(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).startCommand("", sh("exit 9"))
 	b.boot()
 	first, err := b.link.Exec(b.context(), mainCommand)
@@ -284,6 +293,7 @@ func (b *box) beginCommand(entrypoint, script string, options ...string) *backgr
 }
 
 func TestCommandCancel(t *testing.T) {
+	t.Parallel()
 	for name, entrypoint := range map[string]string{
 		"alone": "", "entrypoint": `setsid sleep 300 & exec "$@"`, "entrypoint, as its child": `"$@" & wait`,
 	} {
@@ -294,11 +304,13 @@ func TestCommandCancel(t *testing.T) {
 }
 
 func TestCommandCancelDeaf(t *testing.T) {
+	t.Parallel()
 	cancelled(newBox(t).beginCommand("", "trap '' TERM; echo ready; while :; do sleep 300; done"), 50*time.Millisecond, 9)
 }
 
 // Before it has handed over, cancel ends the entrypoint.
 func TestCommandCancelledEarly(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).startCommand("touch /tmp/here; sleep 300; exec \"$@\"", []string{"true"})
 	status := make(chan link.BootStatus)
 	go func() { status <- b.boot() }()
@@ -313,6 +325,7 @@ func TestCommandCancelledEarly(t *testing.T) {
 }
 
 func TestCommandStop(t *testing.T) {
+	t.Parallel()
 	for name, entrypoint := range map[string]string{"alone": "", "entrypoint": `exec "$@"`} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t)
@@ -336,6 +349,7 @@ func TestCommandStop(t *testing.T) {
 
 // What the command leaves behind stays, as with any exec.
 func TestCommandLeavesChildren(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).startCommand("", sh("setsid sleep 300 >/dev/null 2>&1 & exit 2"))
 	b.boot()
 	b.expect(b.wait(mainCommand), 2, "")
@@ -347,6 +361,7 @@ func TestCommandLeavesChildren(t *testing.T) {
 
 // An entrypoint that is a program takes the command as Docker would give it.
 func TestCommandOfProgram(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start("--entrypoint-words=2", "--", "/bin/busybox", "echo", "ran", "it")
 	if got := b.boot(); got != handedOver {
 		t.Fatalf("%+v", got)

@@ -33,6 +33,7 @@ func (bg *background) again() {
 }
 
 func TestReconnectWhileRunning(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	bg := b.begin("echo ready; sleep 300 & wait")
 	b.relink()
@@ -44,6 +45,7 @@ func TestReconnectWhileRunning(t *testing.T) {
 
 // A result that nobody was there to receive is told to the next daemon, again until it says Ack.
 func TestReconnectWhileEnded(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	bg := b.begin("busybox mkfifo -m 666 /tmp/gate; echo ready; cat /tmp/gate; echo ran >> /tmp/ran; exit 9")
 	gate := b.spec([]string{"sh", "-c", "echo > /tmp/gate"})
@@ -62,6 +64,7 @@ func TestReconnectWhileEnded(t *testing.T) {
 
 // A connection that breaks while the daemon waits: the result of what ended meanwhile comes by itself.
 func TestReconnectUnderneath(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.expect(b.sh("busybox mkfifo -m 666 /tmp/gate"), 0, "")
 	bg := b.begin("echo ready; read x < /tmp/gate; echo over; exit 5")
@@ -95,6 +98,7 @@ func TestReconnectUnderneath(t *testing.T) {
 
 // With no daemon there at all, the record and the output are on disk.
 func TestEndWithoutDaemon(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start("--stop-grace=10m")
 	bg := b.begin("trap 'echo bye; exit 6' TERM; echo ready; while :; do sleep 0.01; done")
 	b.check(b.link.Close())
@@ -112,6 +116,7 @@ func TestEndWithoutDaemon(t *testing.T) {
 
 // Strangers in the sandbox that connect as fast as they can change nothing.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	ctx, stop := context.WithCancel(t.Context())
 	var strangers sync.WaitGroup

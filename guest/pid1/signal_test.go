@@ -10,6 +10,7 @@ import (
 )
 
 func TestSignal(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	bg := b.begin("trap 'echo usr1' USR1; echo ready; while :; do sleep 0.01; done")
 	for range 2 {
@@ -42,6 +43,7 @@ func TestSignal(t *testing.T) {
 
 // It is for the leader: its children live on, as does another command.
 func TestSignalSparesOthers(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	other := b.begin("echo ready; exec sleep 200")
 	bg := b.begin("sleep 300 & echo ready; wait")
@@ -57,6 +59,7 @@ func TestSignalSparesOthers(t *testing.T) {
 }
 
 func TestSignalMainCommand(t *testing.T) {
+	t.Parallel()
 	bg := newBox(t).beginCommand(`exec "$@"`, "trap 'echo hup' HUP; echo ready; while :; do sleep 0.01; done")
 	bg.check(bg.link.Signal(bg.context(), protocol.CommandID, 1))
 	if line := bg.line(); line != "hup" {

@@ -59,6 +59,7 @@ func (b *box) withTerminal(rows, columns uint16) func(*link.ExecSpec) {
 
 // Everything that clients write comes to the command, and nothing else ends its input but CloseStdin.
 func TestStdin(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	bg := b.begin("echo ready; while read line; do echo got $line; done; echo end", b.withInput)
 	for _, text := range []string{"one", "two"} { // each from a client of its own
@@ -89,6 +90,7 @@ func TestStdin(t *testing.T) {
 
 // What is written before the input is closed is read before its end, all of it.
 func TestStdinAll(t *testing.T) {
+	t.Parallel()
 	const size = 16 << 20
 	b := newBox(t).start()
 	s := b.spec([]string{"cat"}, b.withInput)
@@ -118,6 +120,7 @@ func TestStdinAll(t *testing.T) {
 
 // An input that is closed while no daemon is connected, or before its command was started.
 func TestStdinClosedUnconnected(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	bg := b.begin("echo ready; cat; echo end", b.withInput)
 	early := b.spec([]string{"cat"}, b.withInput)
@@ -133,6 +136,7 @@ func TestStdinClosedUnconnected(t *testing.T) {
 
 // The end of the command is the end of its input, whoever else reads it.
 func TestStdinEndsWithCommand(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	b.expect(b.sh("busybox mkfifo -m 666 /tmp/heard"), 0, "")
 	s := b.spec([]string{"sh", "-c", "exec 3<&0; (cat <&3; echo over > /tmp/heard) & exit 3"}, b.withInput)
@@ -148,6 +152,7 @@ func TestStdinEndsWithCommand(t *testing.T) {
 }
 
 func TestStdinByName(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	for _, user := range []string{"root", "agbox", "4242"} {
 		s := b.spec([]string{"sh", "-c", "read line < /dev/stdin; echo $line"}, b.withInput, func(s *link.ExecSpec) { s.User = user })
@@ -157,6 +162,7 @@ func TestStdinByName(t *testing.T) {
 }
 
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	for name, tt := range map[string]struct {
 		script, keys, want string
@@ -188,6 +194,7 @@ func TestTerminal(t *testing.T) {
 
 // What a command puts in the place of the device is not what later ones get; and where no terminal is left, that is said.
 func TestTerminalDeviceReplaced(t *testing.T) {
+	t.Parallel()
 	b := newBox(t)
 	b.Terminals = 1
 	b.start()
@@ -215,6 +222,7 @@ func (b *box) beginTerminal(script string) *background {
 }
 
 func TestTerminalResize(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	bg := b.beginTerminal(`trap "stty size" WINCH; echo ready; while :; do read x; done`)
 	for _, size := range []protocol.Size{{Rows: 50, Columns: 132}, {Rows: 2, Columns: 300}} {
@@ -241,6 +249,7 @@ func TestTerminalResize(t *testing.T) {
 
 // The keys of a terminal: ^C interrupts, and what closes the input types the end of file, in the middle of a line too.
 func TestTerminalKeys(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	bg := b.beginTerminal("echo ready; exec cat")
 	b.key(b.client(bg.ID), "\x03")
@@ -266,6 +275,7 @@ func TestTerminalKeys(t *testing.T) {
 
 // Input through a terminal that the command takes slowly waits, and holds up nobody else; none of it is lost.
 func TestTerminalFull(t *testing.T) {
+	t.Parallel()
 	const size = 4 << 20
 	b := newBox(t).start()
 	b.expect(b.sh("busybox mkfifo -m 666 /tmp/gate"), 0, "")
@@ -292,6 +302,7 @@ func TestTerminalFull(t *testing.T) {
 
 // All that a command has shown before its end is in the file, also what a slow pump had left in the terminal.
 func TestTerminalOutput(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	for range 5 {
 		o := b.wait(b.spec([]string{"sh", "-c", "stty -onlcr; head -c 1000000 /bin/busybox | busybox od -An -v -tx1; sleep 300 & echo end"}, b.withTerminal(24, 80)))

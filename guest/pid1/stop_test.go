@@ -15,6 +15,7 @@ func (b *box) term() {
 }
 
 func TestStopIdle(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			b := newBox(t).start("--stop-grace=10m")
@@ -29,6 +30,7 @@ func TestStopIdle(t *testing.T) {
 }
 
 func TestStopByDaemon(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start("--stop-grace=10m")
 	bg := b.begin("echo ready; sleep 300")
 	b.check(b.link.Stop(context.Background(), time.Minute))
@@ -42,6 +44,7 @@ func TestStopByDaemon(t *testing.T) {
 
 // What cleans up on TERM has the time for it, and its last words are in the log.
 func TestStopWaitsForCleanup(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start("--stop-grace=10m")
 	bg := b.begin("trap 'sleep 0.2; echo bye; exit 7' TERM; echo ready; while :; do sleep 0.01; done")
 	b.term()
@@ -58,6 +61,7 @@ func TestStopWaitsForCleanup(t *testing.T) {
 }
 
 func TestStopKillsDeaf(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start("--stop-grace=50ms")
 	bg := b.begin("trap '' TERM; setsid sleep 300 & echo ready; while :; do sleep 300; done")
 	b.term()
@@ -71,6 +75,7 @@ func TestStopKillsDeaf(t *testing.T) {
 
 // Background processes of commands that have long ended go as well.
 func TestStopEndsOrphans(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start("--stop-grace=10m")
 	b.sh("setsid sleep 300 >/dev/null 2>&1 &")
 	b.term()
@@ -78,6 +83,7 @@ func TestStopEndsOrphans(t *testing.T) {
 }
 
 func TestStopRefusesNewExecs(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start("--stop-grace=10m")
 	b.begin("trap 'echo stopping' TERM; echo ready; while :; do read x < /tmp/end && exit; sleep 0.01; done").stopped()
 	o := b.run("true")
@@ -98,6 +104,7 @@ func (bg *background) stopped() {
 }
 
 func TestOtherSignalsDoNothing(t *testing.T) {
+	t.Parallel()
 	b := newBox(t).start()
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGPIPE, syscall.SIGABRT, syscall.SIGALRM} {
 		b.check(b.cmd.Process.Signal(sig))
