@@ -16,6 +16,7 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/socket"
 	"github.com/agbox-dev/agbox/test/servertest"
 )
 
@@ -78,8 +79,8 @@ func startServer(t testing.TB, config actors.Config, serving server.Config, fake
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(dir, "s", "agboxd.sock")
-	listener, err := server.Listen(socket)
+	path := filepath.Join(dir, "s", "agboxd.sock")
+	listener, err := socket.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func startServer(t testing.TB, config actors.Config, serving server.Config, fake
 	service := server.New(serving, system, db, looker{fake, looked, expired}, log)
 	served := make(chan error, 1)
 	go func() { served <- service.Serve(listener) }()
-	client, err := raw.Dial(raw.WithSocket(socket))
+	client, err := raw.Dial(raw.WithSocket(path))
 	if err != nil {
 		t.Fatal(err)
 	}

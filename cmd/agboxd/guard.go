@@ -11,7 +11,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/agbox-dev/agbox/persist"
-	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/socket"
 )
 
 // guard sees to it that what the daemon has at fixed places stays there: the database and the instance file, the socket and
@@ -19,7 +19,7 @@ import (
 type guard struct {
 	paths  paths
 	db     *persist.DB
-	socket *server.Socket
+	socket *socket.Socket
 	lock   *hostLock
 	log    *slog.Logger
 }

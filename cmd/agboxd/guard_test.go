@@ -16,7 +16,7 @@ import (
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
-	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/socket"
 	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
@@ -115,15 +115,15 @@ func TestGuardOfWhatGoesMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket, err := server.Listen(p.socket)
+	listener, err := socket.Listen(p.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer socket.Close()
+	defer listener.Close()
 	ctx, end := context.WithCancel(t.Context())
 	const rounds = 100
 	told := make(onMessage, rounds)
-	wait := (&guard{p, db, socket, lock, slog.New(told)}).watch(ctx)
+	wait := (&guard{p, db, listener, lock, slog.New(told)}).watch(ctx)
 	defer func() { end(); wait() }()
 	for i := range rounds {
 		removed := make(chan struct{})

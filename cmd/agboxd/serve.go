@@ -15,6 +15,7 @@ import (
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/persist"
 	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/socket"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -78,7 +79,7 @@ func serve(ctx context.Context, start arguments, stdin io.Reader, stderr io.Writ
 	}
 	defer system.Shutdown(context.Background())
 
-	listener, err := server.Listen(paths.socket)
+	listener, err := socket.Listen(paths.socket)
 	if err != nil {
 		return err
 	}

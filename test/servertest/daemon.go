@@ -24,6 +24,7 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/socket"
 	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
@@ -175,7 +176,7 @@ func (d *Daemon) start() {
 	if err != nil {
 		d.t.Fatal(errors.Join(err, runtime.Close(), db.Close()))
 	}
-	listener, err := server.Listen(d.Socket())
+	listener, err := socket.Listen(d.Socket())
 	if err != nil {
 		d.t.Fatal(err)
 	}

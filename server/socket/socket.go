@@ -1,4 +1,5 @@
-package server
+// Package socket is the place where clients reach the daemon.
+package socket
 
 import (
 	"errors"
@@ -48,17 +49,17 @@ func (s *Socket) Check() (made bool, err error) {
 func (s *Socket) listen() error {
 	dir := filepath.Dir(s.path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("server: cannot make the socket's directory: %w", err)
+		return fmt.Errorf("socket: cannot make the socket's directory: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return fmt.Errorf("server: cannot close the socket's directory to others: %w", err)
+		return fmt.Errorf("socket: cannot close the socket's directory to others: %w", err)
 	}
 	if err := os.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("server: cannot remove the stale socket: %w", err)
+		return fmt.Errorf("socket: cannot remove the stale socket: %w", err)
 	}
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: s.path})
 	if err != nil {
-		return fmt.Errorf("server: cannot listen on %s: %w", s.path, err)
+		return fmt.Errorf("socket: cannot listen on %s: %w", s.path, err)
 	}
 	listener.SetUnlinkOnClose(false) // by then another one may have the name
 	file, err := os.Lstat(s.path)
@@ -66,7 +67,7 @@ func (s *Socket) listen() error {
 		err = os.Chmod(s.path, 0o600)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("server: cannot close the socket to others: %w", err), listener.Close())
+		return errors.Join(fmt.Errorf("socket: cannot close the socket to others: %w", err), listener.Close())
 	}
 	s.listener, s.file = &ownerListener{Listener: listener, uid: os.Getuid()}, file
 	return nil

@@ -1,4 +1,4 @@
-package server_test
+package socket_test
 
 import (
 	"net"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/socket"
 	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
@@ -19,7 +19,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 		skiplog.Skip(t, "only root can come as somebody else")
 	}
 	path := filepath.Join(t.TempDir(), "s", "agboxd.sock")
-	listener, err := server.Listen(path)
+	listener, err := socket.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
