@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
-	"github.com/agbox-dev/agbox/hostpath"
+	"github.com/agbox-dev/agbox/paths"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -17,11 +17,11 @@ func overlap(spec *agboxv1.CreateSpec, id string, other *agboxv1.CreateSpec) err
 			if m.Source == o.Source {
 				continue
 			}
-			if o.Writable && hostpath.Within(m.Source, o.Source) {
+			if o.Writable && paths.Within(m.Source, o.Source) {
 				return &lifecycle.Refusal{Kind: ErrOverlap, Message: fmt.Sprintf("create_spec.mounts[%d].source: %q lies in %q, which sandbox %s may write to, "+
 					"so that it decides what is there: mount %q itself, copy the source in, or delete that sandbox first", i, m.Source, o.Source, id, o.Source)}
 			}
-			if m.Writable && hostpath.Within(o.Source, m.Source) {
+			if m.Writable && paths.Within(o.Source, m.Source) {
 				return &lifecycle.Refusal{Kind: ErrOverlap, Message: fmt.Sprintf("create_spec.mounts[%d].source: %q cannot be mounted writable: sandbox %s has %q of it, "+
 					"which the new one could exchange: mount it with mode ro or cow, or delete that sandbox first", i, m.Source, id, o.Source)}
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/hostpath"
+	"github.com/agbox-dev/agbox/paths"
 )
 
 // box is a primary as the engine's archive API deals with it.
@@ -42,7 +43,7 @@ func (d *Docker) filesOf(ctx context.Context, sandboxID string) (box, error) {
 	}
 	guard := d.Places().Guard()
 	for _, m := range b.Mounts {
-		if m.Type != mount.TypeBind || hostpath.Within(m.Source, d.layout.root) || m.Source == d.config.InitPath {
+		if m.Type != mount.TypeBind || paths.Within(m.Source, d.layout.root) || m.Source == d.config.InitPath {
 			continue
 		}
 		file, err := hostpath.Verify(m.Source, hostpath.Identity{})
@@ -118,7 +119,7 @@ func (b box) stat(ctx context.Context, p string) (container.PathStat, error) {
 func (b box) mount(p string) container.MountPoint {
 	best := container.MountPoint{Destination: "/", RW: !b.HostConfig.ReadonlyRootfs}
 	consider := func(m container.MountPoint) {
-		if files.Within(p, m.Destination) && len(m.Destination) > len(best.Destination) {
+		if paths.Within(p, m.Destination) && len(m.Destination) > len(best.Destination) {
 			best = m
 		}
 	}

@@ -17,18 +17,18 @@ import (
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/network"
-	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/oplog"
+	"github.com/agbox-dev/agbox/paths"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Where things are inside a sandbox.
 const (
-	guestHome  = "/.agbox"
+	guestHome  = paths.Home
 	initTarget = guestHome + "/init"
 	runTarget  = guestHome + "/run"
-	logTarget  = "/var/log/agents-sandbox"
-	workdir    = "/workspace"
+	logTarget  = paths.Logs
+	workdir    = paths.Workspace
 )
 
 // initLogSize bounds what agbox-init may say on stderr; it is silent unless it cannot start.
@@ -123,7 +123,7 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 // engineWorkdir is where the engine starts agbox-init, which needs no such place. The engine would make it as the host's root
 // before anybody has seen what is mounted there, so that agbox-init makes directory instead, unless only the engine can.
 func engineWorkdir(spec *agboxv1.CreateSpec, directory string) string {
-	mounted := func(m *agboxv1.MountSpec) bool { return hostpath.Within(directory, m.Target) }
+	mounted := func(m *agboxv1.MountSpec) bool { return paths.Within(directory, m.Target) }
 	if !spec.ReadOnlyRoot || slices.ContainsFunc(spec.Mounts, mounted) {
 		return "/"
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/guest/files"
+	"github.com/agbox-dev/agbox/paths"
 )
 
 // destination is where in a sandbox that does not run a tar stream is unpacked.
@@ -191,7 +192,7 @@ func (u *unpacking) look(dir string) (at place, err error) {
 	} else {
 		at, err = u.box.resolve(u.ctx, full)
 	}
-	if err == nil && !files.Within(at.path, u.to.directory) {
+	if err == nil && !paths.Within(at.path, u.to.directory) {
 		err = files.Refuse(files.ErrEscapes, "the tar stream goes through %q, which is a link in the sandbox to %q, out of %q; unpack it there", full, at.path, u.name)
 	}
 	return at, err

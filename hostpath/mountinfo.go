@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/agbox-dev/agbox/paths"
 )
 
 // Mount is one line of a process's table of mounts.
@@ -74,7 +76,7 @@ func unescaped(field string) string {
 func Below(mounts []Mount, dir string) []Mount {
 	var below []Mount
 	for _, m := range mounts {
-		if m.Point != dir && Within(m.Point, dir) {
+		if m.Point != dir && paths.Within(m.Point, dir) {
 			below = append(below, m)
 		}
 	}
@@ -104,16 +106,11 @@ func Bound(mounts []Mount, f *os.File, path string) (Mount, error) {
 			continue
 		}
 		at := slices.IndexFunc(mounts, func(m Mount) bool { return m.ID == strings.TrimSpace(id) })
-		if at < 0 || !Within(path, mounts[at].Point) {
+		if at < 0 || !paths.Within(path, mounts[at].Point) {
 			break
 		}
 		m := mounts[at]
 		return Mount{Device: m.Device, Root: filepath.Join(m.Root, strings.TrimPrefix(path, strings.TrimSuffix(m.Point, "/")))}, nil
 	}
 	return Mount{}, fmt.Errorf("hostpath: the mount that holds %q is not in the table of mounts", path)
-}
-
-// Within reports whether the clean path is dir or lies in it.
-func Within(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

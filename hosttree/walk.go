@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agbox-dev/agbox/hostpath"
+	"github.com/agbox-dev/agbox/paths"
 )
 
 // walk goes through a source. It holds each directory on the way open and reaches what is in it through that, so that
@@ -214,7 +215,7 @@ func (w *walk) copiedLink(root *os.Root, name, at string) (string, error) {
 	end = filepath.Clean(end)
 	// The words of the link decide for one that leads nowhere, the file system for all others. What it leads to is
 	// not read, here or later, so that this may go by paths.
-	if real, err := filepath.EvalSymlinks(at); !hostpath.Within(end, w.source) || err == nil && !hostpath.Within(real, w.source) {
+	if real, err := filepath.EvalSymlinks(at); !paths.Within(end, w.source) || err == nil && !paths.Within(real, w.source) {
 		return "", refuse(ErrLinkEscapes, "the symbolic link %s leads out of %s, to %s; exclude it, or replace it by what it leads to",
 			shown(at), shown(w.source), shown(link))
 	}

@@ -20,30 +20,31 @@ var rooms = map[string]string{
 	// The daemon: each asks those after it.
 	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",
 	"server":           "server/... actors actors/lifecycle actors/runtime persist execlog guest/files guest/protocol hosttree/... proto/... text",
-	"server/spec":      "hosttree hostpath proto/... text",
-	"actors":           "actors/lifecycle actors/runtime persist hostpath proto/... text",
+	"server/spec":      "paths hosttree hostpath proto/... text",
+	"actors":           "paths actors/lifecycle actors/runtime persist hostpath proto/... text",
 	"actors/lifecycle": "actors/runtime proto/... text",
 	"actors/runtime":   "proto/...",
 	"persist":          "proto/...",
 
 	// What knows Docker implements actors/runtime and does not know who asks.
-	"dockerrt": "dockerrt/... actors/runtime guest/... execlog oplog hosttree/... hostpath proto/... text",
+	"dockerrt": "paths dockerrt/... actors/runtime guest/... execlog oplog hosttree/... hostpath proto/... text",
 
 	// The program inside a sandbox, and the way to it.
 	"cmd/agbox-init": "guest/...",
-	"guest":          "guest/... proto/... text",
+	"guest":          "paths guest/... proto/... text",
 
 	// What stands by itself.
 	"execlog":  "guest/protocol text",
 	"oplog":    "proto/... text",
-	"hosttree": "hosttree/... hostpath",
-	"hostpath": "proto/...",
+	"hosttree": "paths hosttree/... hostpath",
+	"hostpath": "paths proto/...",
+	"paths":    "",
 	"text":     "",
 	"proto":    "proto/...",
 
 	// What is for tests.
-	"actors/actorstest": "actors/runtime guest/files hosttree/... proto/...",
-	"sdk/sdktest":       "server/... actors/... persist execlog guest/files proto/... sdk/...",
+	"actors/actorstest": "paths actors/runtime guest/files hosttree/... proto/...",
+	"sdk/sdktest":       "paths server/... actors/... persist execlog guest/files proto/... sdk/...",
 	"test":              "server/... actors/... dockerrt/... guest/... sdk/... persist hostpath proto/... test/... text",
 	"cmd/agbox-bench":   "actors/lifecycle actors/runtime persist proto/... sdk/... test/...",
 	"cmd/agbox-chaos":   "test/...",

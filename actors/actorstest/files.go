@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/agbox-dev/agbox/guest/files"
+	"github.com/agbox-dev/agbox/paths"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -101,7 +102,7 @@ func (r *Runtime) ListFiles(_ context.Context, sandboxID, directory string, recu
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.sortedFiles(sandboxID) {
-		if p == directory || !files.Within(p, directory) || !recursive && path.Dir(p) != directory {
+		if p == directory || !paths.Within(p, directory) || !recursive && path.Dir(p) != directory {
 			continue
 		}
 		if !list.Add(files.Info(p, r.trees[sandboxID][p].header)) {
@@ -118,7 +119,7 @@ func (r *Runtime) RemoveFile(_ context.Context, sandboxID, p string, _ bool) err
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name := range r.trees[sandboxID] {
-		if files.Within(name, p) {
+		if paths.Within(name, p) {
 			delete(r.trees[sandboxID], name)
 		}
 	}

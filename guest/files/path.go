@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/agbox-dev/agbox/paths"
 )
 
 const (
@@ -64,20 +66,10 @@ func entryName(name string) (string, error) {
 	return clean, nil
 }
 
-// reserved is where callers write and remove nothing: the sandbox's own files, and the kernel's.
-var reserved = []string{"/.agbox", "/proc", "/sys", "/dev", "/var/log/agents-sandbox"}
-
 // Reserved refuses a clean path that belongs to the sandbox itself or to the kernel.
 func Reserved(p string) error {
-	for _, dir := range reserved {
-		if Within(p, dir) {
-			return Refuse(ErrReserved, "%q lies in %s, which the sandbox needs for itself; choose another path", p, dir)
-		}
+	if dir := paths.Reserved(p); dir != "" {
+		return Refuse(ErrReserved, "%q lies in %s, which the sandbox needs for itself; choose another path", p, dir)
 	}
 	return nil
-}
-
-// Within reports whether the clean path p is dir or lies in it.
-func Within(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agbox-dev/agbox/guest/files/record"
 	"github.com/agbox-dev/agbox/guest/files/removal"
+	"github.com/agbox-dev/agbox/paths"
 )
 
 // fileMode looks into the sandbox's files for the daemon, as root, and ends:
@@ -261,7 +262,7 @@ func remove(path string, recursive bool) *fault {
 	}
 	for line := range strings.Lines(string(mounts)) {
 		f := strings.Fields(line)
-		if len(f) > 4 && within(unescape(f[4]), real) {
+		if len(f) > 4 && paths.Within(unescape(f[4]), real) {
 			return &fault{record.Mounted, strconv.Quote(path) + " is, or contains, the mount point " + strconv.Quote(unescape(f[4])) +
 				"; remove what is beside it, or in it, instead"}
 		}
@@ -282,15 +283,8 @@ func remove(path string, recursive bool) *fault {
 
 // reserved refuses a path without links that is the sandbox's own, or the kernel's.
 func reserved(real string) *fault {
-	for _, dir := range [...]string{"/.agbox", "/proc", "/sys", "/dev", "/var/log/agents-sandbox"} {
-		if within(real, dir) {
-			return &fault{record.Reserved, strconv.Quote(real) + " lies in " + dir + ", which the sandbox needs for itself; choose another path"}
-		}
+	if dir := paths.Reserved(real); dir != "" {
+		return &fault{record.Reserved, strconv.Quote(real) + " lies in " + dir + ", which the sandbox needs for itself; choose another path"}
 	}
 	return nil
-}
-
-// within reports whether path is dir or lies in it; both are clean.
-func within(path, dir string) bool {
-	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

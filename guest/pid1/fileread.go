@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/paths"
 )
 
 // carrier tells of a file or a tree with all that is in it, as a tar stream would. It opens regular files only, and waits for nobody
@@ -38,7 +39,7 @@ func (c *carrier) carry(path string) *fault {
 		return faultOf(path, err)
 	}
 	for _, dir := range kernels {
-		if within(real, dir) {
+		if paths.Within(real, dir) {
 			return &fault{record.Memory, strconv.Quote(path) + " lies in " + dir + ", where only the sandbox's own processes see what there is; use an exec, or another path"}
 		}
 	}

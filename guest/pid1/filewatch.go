@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/paths"
 )
 
 const watchMask = syscall.IN_CREATE | syscall.IN_CLOSE_WRITE | syscall.IN_DELETE | syscall.IN_MOVED_FROM | syscall.IN_MOVED_TO |
@@ -276,7 +277,7 @@ func (w *watcher) arrived(e event, cookie uint32) *fault {
 	}
 	watched := false
 	for wd, dir := range w.dirs {
-		if within(dir, from.path) {
+		if paths.Within(dir, from.path) {
 			w.dirs[wd] = e.path + dir[len(from.path):]
 			watched = watched || dir == from.path
 		}
@@ -296,7 +297,7 @@ func (w *watcher) unpaired() {
 		}
 		w.tell("removed", e.path, "", e.directory)
 		for wd, dir := range w.dirs {
-			if e.directory && within(dir, e.path) {
+			if e.directory && paths.Within(dir, e.path) {
 				syscall.InotifyRmWatch(w.fd, uint32(wd))
 				delete(w.dirs, wd)
 			}

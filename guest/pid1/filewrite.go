@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/paths"
 )
 
 // writer makes the files that the daemon sends. It works from directories that it holds open, opens nothing that is there but
@@ -144,7 +145,7 @@ func (w *writer) enter(in place, name string) (next place, made bool, problem *f
 	if next.real, err = readLink("/proc/self/fd/" + strconv.Itoa(next.fd)); err != nil {
 		return next, false, faultOf(from, err)
 	}
-	if w.bounded && !within(next.real, w.top.real) {
+	if w.bounded && !paths.Within(next.real, w.top.real) {
 		return next, false, &fault{record.Escapes, "the tar stream goes through " + strconv.Quote(from) + ", which is a link in the sandbox to " +
 			strconv.Quote(next.real) + ", out of " + strconv.Quote(w.top.real) + "; unpack it there"}
 	}

@@ -5,10 +5,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/agbox-dev/agbox/paths"
 )
 
 // workspace is where commands start when nobody says otherwise. It is there in every sandbox, and the user's.
-const workspace = "/workspace"
+const workspace = paths.Workspace
 
 // makePlaces makes the places where commands work. It is done before the first of them and no earlier: until the daemon asks
 // for one, it has not seen that what is mounted is what was accepted.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/agbox-dev/agbox/paths"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -110,7 +111,7 @@ func (d *Daemon) below(sandboxID, p string) (map[string]entry, []string, error) 
 	d.trees.mu.Lock()
 	defer d.trees.mu.Unlock()
 	tree := maps.Clone(d.trees.files[sandboxID])
-	maps.DeleteFunc(tree, func(name string, _ entry) bool { return !files.Within(name, p) })
+	maps.DeleteFunc(tree, func(name string, _ entry) bool { return !paths.Within(name, p) })
 	if len(tree) == 0 {
 		return nil, nil, Refusal(codes.NotFound, "FILE_NOT_FOUND", "path: "+p+" does not exist in the sandbox", "field", "path")
 	}

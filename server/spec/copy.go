@@ -6,6 +6,7 @@ import (
 
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/hosttree"
+	"github.com/agbox-dev/agbox/paths"
 )
 
 func (r *resolver) copies() error {
@@ -30,7 +31,7 @@ func (r *resolver) copies() error {
 				"%s cannot be copied to: read_only_root is set, and the engine copies into the root only; mount the source instead", shown(target))
 		}
 		for _, m := range r.out.Mounts {
-			if !m.Writable && !m.CopyOnWrite && within(target, m.Target) {
+			if !m.Writable && !m.CopyOnWrite && paths.Within(target, m.Target) {
 				return refuse(ReasonCopyTargetReadOnly, field+".target", "%s lies in the read-only mount %s; make the mount writable or copy elsewhere", shown(target), shown(m.Target))
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/agbox-dev/agbox/paths"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -70,7 +71,7 @@ func (r *resolver) primary() error {
 	}
 	for i, t := range s.Tmpfs {
 		for _, c := range s.Copies {
-			if within(c.Target, t.Target) {
+			if paths.Within(c.Target, t.Target) {
 				return refuse(ReasonCopyTargetInTmpfs, element(field+".tmpfs", i)+".target",
 					"%s is empty at each start and would hide the copy at %s; copy elsewhere", shown(t.Target), shown(c.Target))
 			}

@@ -4,10 +4,9 @@ import (
 	"path"
 	"slices"
 	"strings"
-)
 
-// Where nothing may be mounted or copied: the sandbox's own files, and what the kernel provides.
-var reservedTargets = []string{"/.agbox", "/proc", "/sys", "/dev", "/var/log/agents-sandbox"}
+	"github.com/agbox-dev/agbox/paths"
+)
 
 // targets holds the field that uses each clean container path.
 type targets map[string]string
@@ -40,15 +39,8 @@ func containerPath(field, p string) (string, *Error) {
 		return "", refuse(ReasonTargetTraversal, field, "%s contains \"..\"; write the path that is meant", shown(p))
 	}
 	clean := path.Clean(p)
-	for _, reserved := range reservedTargets {
-		if within(clean, reserved) {
-			return "", refuse(ReasonTargetReserved, field, "%s lies in %s, which the sandbox needs for itself; choose another path", shown(p), reserved)
-		}
+	if reserved := paths.Reserved(clean); reserved != "" {
+		return "", refuse(ReasonTargetReserved, field, "%s lies in %s, which the sandbox needs for itself; choose another path", shown(p), reserved)
 	}
 	return clean, nil
-}
-
-// within reports whether the clean path p is dir or lies in it.
-func within(p, dir string) bool {
-	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
