@@ -64,8 +64,13 @@ func dieSomehow(t *testing.T, w *world, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	w.config.IdleTTL = 3 * time.Second
 	w.restart()
-	var hostile atomic.Bool
+	var hostile, crash atomic.Bool
 	hostile.Store(true)
+	w.runtime.Recorded = func(string) {
+		if crash.Swap(false) {
+			panic("boom")
+		}
+	}
 	var calls atomic.Uint64
 	w.runtime.Before = func(ctx context.Context, call string) error {
 		if !hostile.Load() || strings.HasPrefix(call, "create") {
@@ -102,12 +107,7 @@ func dieSomehow(t *testing.T, w *world, seed uint64) {
 		case "unpause":
 			_, _ = w.system.Request(ctx, "box-1", lifecycle.Unpause{})
 		case "crash":
-			var once atomic.Bool
-			w.runtime.Recorded = func(string) {
-				if !once.Swap(true) {
-					panic("boom")
-				}
-			}
+			crash.Store(true)
 			fallthrough
 		case "exec":
 			request := &agboxv1.CreateExecRequest{SandboxId: "box-1", ExecId: fmt.Sprintf("exec-%d", i), Command: []string{"true"}}
