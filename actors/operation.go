@@ -41,12 +41,13 @@ type progressed struct {
 func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *operation {
 	ctx, cancel := context.WithCancel(s.working)
 	op := &operation{token: s.tokens.Add(1), kind: kind, cancel: cancel}
+	life := e.state.Load().Life()
 	s.work.Go(func() {
 		defer cancel()
 		ended := operationEnded{token: op.token, ended: lifecycle.Ended{Operation: kind}}
 		select {
 		case <-e.gate:
-			s.perform(ctx, e, pid, &ended)
+			s.perform(ctx, e, pid, life, &ended)
 			e.gate <- struct{}{}
 		case <-ctx.Done():
 			ended.fail(ctx.Err())
@@ -57,7 +58,7 @@ func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *ope
 }
 
 // perform does the operation and sends its end, also when it panics.
-func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *operationEnded) {
+func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, life string, ended *operationEnded) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			ended.fail(s.panicked(lifecycle.Verb(ended.ended.Operation), e.id, reason))
@@ -67,7 +68,7 @@ func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, ended *o
 	told := map[runtime.Progress]bool{}
 	var telling sync.Mutex
 	err := s.persistently(ctx, func() error {
-		return s.operate(ctx, e, &ended.ended, func(p runtime.Progress) {
+		return s.operate(ctx, e, life, &ended.ended, func(p runtime.Progress) {
 			telling.Lock()
 			known := told[p] // by an earlier try
 			told[p] = true
@@ -128,17 +129,15 @@ func (s *System) persistently(ctx context.Context, do func() error) error {
 	}
 }
 
-func (s *System) operate(ctx context.Context, e *entry, ended *lifecycle.Ended, report func(runtime.Progress)) (err error) {
+func (s *System) operate(ctx context.Context, e *entry, life string, ended *lifecycle.Ended, report func(runtime.Progress)) (err error) {
 	var started runtime.Started
 	switch ended.Operation {
 	case lifecycle.Creating:
-		started, err = s.runtime.Create(ctx, e.id, e.spec, report)
-	case lifecycle.Restarting:
-		if err = s.runtime.Halt(ctx, e.id); err == nil { // what is left of the one that crashed
-			started, err = s.runtime.Resume(ctx, e.id, e.spec, report)
-		}
+		started, err = s.runtime.Create(ctx, e.id, life, e.spec, report)
 	case lifecycle.Resuming:
-		started, err = s.runtime.Resume(ctx, e.id, e.spec, report)
+		started, err = s.runtime.Resume(ctx, e.id, life, e.spec, report)
+	case lifecycle.Restarting:
+		started, err = s.runtime.Restart(ctx, e.id, life, e.spec, report)
 	case lifecycle.Stopping:
 		var grace *time.Duration
 		if set := e.state.Load().Grace; set != nil {

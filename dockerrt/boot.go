@@ -60,7 +60,7 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 }
 
 // boot waits until agbox-init is there and the image's entrypoint has handed over, or the container is not.
-func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, command bool) (err error) {
+func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, life string, command bool) (err error) {
 	began, what := time.Now(), "entrypoint"
 	defer func() { oplog.Stepped(ctx, began, err, "done", "%s", what) }()
 	stdout, stderr, err := d.openOutputs(sandboxID, runtime.CommandID)
@@ -69,12 +69,12 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 	}
 	defer stdout.Close()
 	defer stderr.Close()
-	life, err := beginLife(stdout, stderr)
+	from, err := beginLife(stdout, stderr)
 	if err != nil {
 		return err
 	}
-	if life != (beginning{}) {
-		oplog.Printf(ctx, "the output of an earlier life ends at byte %d of stdout and %d of stderr", life[0], life[1])
+	if from != (beginning{}) {
+		oplog.Printf(ctx, "the output of an earlier life ends at byte %d of stdout and %d of stderr", from[0], from[1])
 	}
 	var record *os.File
 	if command {
@@ -82,6 +82,9 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 			return err
 		}
 		defer record.Close()
+		if err := d.layout.begin(sandboxID, life); err != nil {
+			return err
+		}
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, entrypointTimeout)
@@ -106,17 +109,17 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 			}
 			if err == nil && status.State == protocol.BootExited && command {
 				return engine.Coded("SANDBOX_COMMAND_FAILED", "the command did not start: the exit code is %d; output: %s",
-					status.ExitCode, d.outputTail(sandboxID, runtime.CommandID, life))
+					status.ExitCode, d.outputTail(sandboxID, runtime.CommandID, from))
 			}
 			if err == nil && status.State == protocol.BootExited {
 				oplog.Printf(ctx, "the image's entrypoint ended by itself with exit code %d, signal %d; its output: %s",
-					status.ExitCode, status.Signal, oplog.Redact(ctx, d.outputTail(sandboxID, runtime.CommandID, life)))
+					status.ExitCode, status.Signal, oplog.Redact(ctx, d.outputTail(sandboxID, runtime.CommandID, from)))
 				d.log.Info("the image's entrypoint ended by itself", "sandbox_id", sandboxID,
 					"exit_code", status.ExitCode, "signal", status.Signal)
 			}
 			if errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("the image's entrypoint did not hand over within %s: it should end in exec \"$@\"; its output: %s",
-					entrypointTimeout, d.outputTail(sandboxID, runtime.CommandID, life))
+					entrypointTimeout, d.outputTail(sandboxID, runtime.CommandID, from))
 			}
 			return err
 		case wait := <-exited:

@@ -59,13 +59,13 @@ func TestSubnetTakenMeanwhile(t *testing.T) {
 		}
 		return made.IPAM.Config[0].Subnet
 	}
-	if _, err := d.Create(ctx, one, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, one, "1", spec, ignore); err != nil {
 		t.Fatal(err)
 	}
 	if got := subnet(one); got != "10.218.0.16/28" {
 		t.Errorf("the first network is on %s", got)
 	}
-	_, err = d.Create(ctx, two, spec, ignore)
+	_, err = d.Create(ctx, two, "1", spec, ignore)
 	coded, ok := errors.AsType[runtime.CodedError](err)
 	if !errors.Is(err, network.ErrPoolExhausted) || !ok || coded.ErrorCode() != "NETWORK_POOL_EXHAUSTED" {
 		t.Errorf("without a free subnet the create says %v", err)
@@ -74,7 +74,7 @@ func TestSubnetTakenMeanwhile(t *testing.T) {
 	if err := d.Remove(ctx, one); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Create(ctx, two, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, two, "1", spec, ignore); err != nil {
 		t.Fatalf("the subnet was not given back: %v", err)
 	}
 	if got := subnet(two); got != "10.218.0.16/28" {
@@ -122,7 +122,7 @@ func TestRemoveSparesOthers(t *testing.T) {
 	// Nor does a create that comes over them anyway, as when they were made since the daemon looked.
 	creating, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	if _, err := d.Create(creating, id, &agboxv1.CreateSpec{Image: image}, ignore); err == nil || creating.Err() != nil {
+	if _, err := d.Create(creating, id, "1", &agboxv1.CreateSpec{Image: image}, ignore); err == nil || creating.Err() != nil {
 		t.Errorf("a create over foreign names must be refused, and at once: %v", err)
 	}
 	for _, c := range containers {

@@ -181,7 +181,7 @@ func TestRulesFollowWhatExists(t *testing.T) {
 		Image:   dockertest.TinyImage(t, engine, dockertest.Busybox),
 		Network: &agboxv1.NetworkSpec{Mode: "allow", Allow: []*agboxv1.NetworkDestination{{Cidr: "45.0.113.7"}}},
 	}
-	if _, err := d.Create(ctx, id, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, id, "1", spec, ignore); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { d.Remove(ctx, id) }()
@@ -226,12 +226,12 @@ func TestRulesFollowWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	withoutNetAdmin(t, func() error {
-		if _, err := d.Resume(ctx, id, spec, ignore); code(err) != "NETWORK_RESTRICTION_UNAVAILABLE" {
+		if _, err := d.Resume(ctx, id, "2", spec, ignore); code(err) != "NETWORK_RESTRICTION_UNAVAILABLE" {
 			t.Errorf("resumed without rules: %v", err)
 		}
 		return nil
 	})
-	if _, err := d.Resume(ctx, id, spec, ignore); err != nil {
+	if _, err := d.Resume(ctx, id, "2", spec, ignore); err != nil {
 		t.Errorf("with them: %v", err)
 	}
 	if err := d.Remove(ctx, id); err != nil {

@@ -59,7 +59,7 @@ func TestInheritedLabels(t *testing.T) {
 	if err := d.Stop(ctx, copied, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Resume(ctx, copied, &agboxv1.CreateSpec{Image: service}, ignore); err != nil {
+	if _, err := d.Resume(ctx, copied, "2", &agboxv1.CreateSpec{Image: service}, ignore); err != nil {
 		t.Errorf("a sandbox with a service's labels in its image is not resumed: %v", err)
 	}
 	kept, err := d.CreateSnapshot(ctx, wanted(copied, "Kept", &agboxv1.CreateSpec{Image: service}))

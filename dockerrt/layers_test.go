@@ -28,7 +28,7 @@ func TestLayers(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(upper, "of an earlier try"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Create(ctx, id, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, id, "1", spec, ignore); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Remove(ctx, id) })
@@ -83,7 +83,7 @@ func TestLayers(t *testing.T) {
 	if err := os.Rename(upper, upper+".away"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Resume(ctx, id, spec, ignore); err == nil || !strings.Contains(err.Error(), "the layer of /workspace: delete the sandbox and create it again") {
+	if _, err := d.Resume(ctx, id, "2", spec, ignore); err == nil || !strings.Contains(err.Error(), "the layer of /workspace: delete the sandbox and create it again") {
 		t.Errorf("a sandbox without its layer resumes: %v", err)
 	}
 	if err := d.Remove(ctx, id); err != nil {
@@ -94,7 +94,7 @@ func TestLayers(t *testing.T) {
 
 	broken := filepath.Join(t.TempDir(), "gone")
 	spec.Mounts = append(spec.Mounts, &agboxv1.MountSpec{Source: broken, Target: "/x", Mode: "cow"})
-	if _, err := d.Create(ctx, id, spec, ignore); err == nil || !strings.Contains(err.Error(), broken) {
+	if _, err := d.Create(ctx, id, "1", spec, ignore); err == nil || !strings.Contains(err.Error(), broken) {
 		t.Errorf("a source that is gone gives %v", err)
 	}
 	noLayers(t, dir, id)
@@ -105,7 +105,7 @@ func TestLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.VolumeRemove(ctx, name, true)
-	if _, err := d.Create(ctx, id, spec, ignore); err == nil || !strings.Contains(err.Error(), "is there already and not this sandbox's") {
+	if _, err := d.Create(ctx, id, "1", spec, ignore); err == nil || !strings.Contains(err.Error(), "is there already and not this sandbox's") {
 		t.Errorf("a volume of somebody else gives %v", err)
 	}
 	if _, err := engine.VolumeInspect(ctx, name); err != nil {

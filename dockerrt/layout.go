@@ -47,6 +47,22 @@ func (l layout) recorded(sandboxID, execID string) bool {
 	return err == nil
 }
 
+// life holds the name of the life in which the sandbox's own command may have been started, the last one.
+func (l layout) life(sandboxID string) string { return filepath.Join(l.results(sandboxID), "_life") }
+
+// begin notes that the sandbox's own command is about to be started; begun tells whether that was noted in this life.
+func (l layout) begin(sandboxID, life string) error {
+	return os.WriteFile(l.life(sandboxID), []byte(life), 0o600)
+}
+
+func (l layout) begun(sandboxID, life string) (bool, error) {
+	last, err := os.ReadFile(l.life(sandboxID))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return string(last) == life, err
+}
+
 // make creates the sandbox's directories. Their parents are closed to others; logs and the socket are open to
 // whatever user the sandbox's processes have.
 func (l layout) make(sandboxID string) error {

@@ -94,7 +94,7 @@ func TestObjects(t *testing.T) {
 		CpuLimit: 0.5, MemoryLimit: 64 << 20, PidsLimit: 100, ShmSize: 1 << 20, Tmpfs: []*agboxv1.TmpfsSpec{{Target: "/scratch", Size: 1 << 20}},
 		CapAdd: []string{"NET_RAW"}, ReadOnlyRoot: true, ExtraHosts: map[string]string{"there": "192.0.2.1"}, IdleTtl: durationpb.New(0),
 	}
-	if _, err := d.Create(ctx, id, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, id, "1", spec, ignore); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Remove(ctx, id) })
@@ -169,7 +169,7 @@ func TestObjects(t *testing.T) {
 		t.Errorf("then its execs are %v, %v", execs, err)
 	}
 
-	if _, err := d.Create(ctx, id, spec, ignore); err != nil {
+	if _, err := d.Create(ctx, id, "1", spec, ignore); err != nil {
 		t.Errorf("a create that is repeated after a crash: %v", err)
 	}
 	if err := d.Remove(ctx, id); err != nil {
@@ -200,7 +200,7 @@ func TestFailedStart(t *testing.T) {
 	d, dir := open(t, "instance-three")
 	missing := filepath.Join(dir, "missing")
 	const id = "failed-1"
-	_, err := d.Create(context.Background(), id, &agboxv1.CreateSpec{
+	_, err := d.Create(context.Background(), id, "1", &agboxv1.CreateSpec{
 		Image:  dockertest.TinyImage(t, engine, dockertest.Busybox),
 		Mounts: []*agboxv1.MountSpec{{Source: missing, Target: "/missing"}},
 	}, ignore)

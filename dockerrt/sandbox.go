@@ -67,20 +67,26 @@ func leftOf(sandboxID, what string) error {
 }
 
 // Create implements runtime.Runtime.
-func (d *Docker) Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (started runtime.Started, err error) {
+func (d *Docker) Create(ctx context.Context, sandboxID, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (started runtime.Started, err error) {
 	defer engine.Mark(&err)
 	d.oplogs.Open(sandboxID)
 	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "create", spec)
 	defer oplog.Step(ctx, "ready", "sandbox")(&err)
-	if err := d.checkSources(spec, false); err != nil { // before anybody waits for a pull
-		return runtime.Started{}, err
-	}
-	report(runtime.Preparing{Phase: "materialize"})
-	found, err := d.prepare(ctx, spec, report)
+	begun, err := d.layout.begun(sandboxID, life)
 	if err != nil {
 		return runtime.Started{}, err
 	}
-	started, err = d.materialize(ctx, sandboxID, spec, found, report)
+	var found dockerimage.InspectResponse
+	if !begun {
+		if err := d.checkSources(spec, false); err != nil { // before anybody waits for a pull
+			return runtime.Started{}, err
+		}
+		report(runtime.Preparing{Phase: "materialize"})
+		if found, err = d.prepare(ctx, spec, report); err != nil {
+			return runtime.Started{}, err
+		}
+	}
+	started, err = d.materialize(ctx, sandboxID, life, begun, spec, found, report)
 	if err != nil && ctx.Err() == nil { // one that was given up from outside is removed or made anew by what comes next
 		return started, errors.Join(err, d.clear(context.WithoutCancel(ctx), sandboxID))
 	}
@@ -136,32 +142,29 @@ func (d *Docker) take(ctx context.Context) (give func(), err error) {
 }
 
 // materialize makes the sandbox's parts and starts it. Nobody waits for its turn while files are copied, services become
-// healthy or an entrypoint prepares the primary.
-func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse, report func(runtime.Progress)) (runtime.Started, error) {
-	link, networkID, err := d.make(ctx, sandboxID, spec, found)
-	if err != nil {
-		return runtime.Started{}, err
-	}
-	if err := d.copyIn(ctx, sandboxID, spec); err != nil {
-		return runtime.Started{}, err
-	}
-	if err := d.startServices(ctx, sandboxID, spec); err != nil {
-		return runtime.Started{}, err
-	}
-	if err := d.serve(ctx, sandboxID, spec.RequiredServices, true, report); err != nil {
-		return runtime.Started{}, err
-	}
-	err = d.startPrimary(ctx, sandboxID, link, spec)
-	if err != nil && strings.Contains(err.Error(), "ambiguous") {
-		if err := d.networks.Remove(ctx, sandboxID, networkID); err != nil {
+// healthy or an entrypoint prepares the primary. One that has begun is only waited for.
+func (d *Docker) materialize(ctx context.Context, sandboxID, life string, begun bool, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse, report func(runtime.Progress)) (runtime.Started, error) {
+	var networkID string
+	if !begun {
+		var err error
+		if networkID, err = d.make(ctx, sandboxID, spec, found); err != nil {
 			return runtime.Started{}, err
 		}
-		err = d.startPrimary(ctx, sandboxID, link, spec)
+		if err := d.copyIn(ctx, sandboxID, spec); err != nil {
+			return runtime.Started{}, err
+		}
 	}
+	err := d.run(ctx, sandboxID, life, begun, spec, true, report, func(link *sandboxLink) error {
+		err := d.startPrimary(ctx, sandboxID, link, spec)
+		if err != nil && strings.Contains(err.Error(), "ambiguous") {
+			if err := d.networks.Remove(ctx, sandboxID, networkID); err != nil {
+				return err
+			}
+			err = d.startPrimary(ctx, sandboxID, link, spec)
+		}
+		return err
+	})
 	if err != nil {
-		return runtime.Started{}, err
-	}
-	if err := d.boot(ctx, sandboxID, link, len(spec.Command) > 0); err != nil {
 		return runtime.Started{}, err
 	}
 	if err := d.hook(ctx, sandboxID, spec.RequiredServices, report); err != nil {
@@ -171,17 +174,42 @@ func (d *Docker) materialize(ctx context.Context, sandboxID string, spec *agboxv
 	return runtime.Started{Ports: ports}, err
 }
 
+// run starts what the sandbox consists of and waits until commands can run in it; start is for the primary, which is not
+// started once more where its life has begun. hooks: some of the services are not ready without their hooks.
+func (d *Docker) run(ctx context.Context, sandboxID, life string, begun bool, spec *agboxv1.CreateSpec, hooks bool, report func(runtime.Progress), start func(*sandboxLink) error) error {
+	link, err := d.link(sandboxID)
+	if err != nil {
+		return err
+	}
+	if err := d.startServices(ctx, sandboxID, spec); err != nil {
+		return err
+	}
+	if err := d.serve(ctx, sandboxID, spec.RequiredServices, hooks, report); err != nil {
+		return err
+	}
+	if begun {
+		link.started()
+	} else if err := start(link); err != nil {
+		return err
+	}
+	err = d.boot(ctx, sandboxID, link, life, len(spec.Command) > 0)
+	if begun && err != nil {
+		err = fmt.Errorf("its command may have been started before agboxd ended, and is not run twice: %w", err)
+	}
+	return err
+}
+
 // make makes the parts. What an interrupted create left behind, or what an engine still makes for a daemon that died, is
 // removed first: it may lack files.
-func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, networkID string, err error) {
+func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (networkID string, err error) {
 	give, err := d.take(ctx)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
 	defer give()
 	err = engine.RetryTransient(ctx, func() error {
 		var err error
-		if link, networkID, err = d.makeParts(ctx, sandboxID, spec, found); err == nil {
+		if networkID, err = d.makeParts(ctx, sandboxID, spec, found); err == nil {
 			return nil
 		}
 		if !engine.IsConflict(err) {
@@ -189,7 +217,7 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 		}
 		return errors.Join(err, d.remove(ctx, sandboxID))
 	})
-	return link, networkID, err
+	return networkID, err
 }
 
 func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandboxLink, spec *agboxv1.CreateSpec) error {
@@ -203,14 +231,14 @@ func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandb
 
 // makeParts makes network and containers at the same time: an engine checks that the network is there only when a
 // container starts.
-func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (link *sandboxLink, networkID string, err error) {
+func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (networkID string, err error) {
 	d.unlink(sandboxID)
 	d.links.retire(sandboxID, false)
 	if err := d.markTransport(sandboxID, spec); err != nil {
-		return nil, "", fmt.Errorf("cannot note how commands get into the sandbox: %w", err)
+		return "", fmt.Errorf("cannot note how commands get into the sandbox: %w", err)
 	}
-	if link, err = d.link(sandboxID); err != nil {
-		return nil, "", err
+	if _, err := d.link(sandboxID); err != nil { // a container begins with the socket there
+		return "", err
 	}
 	networked := make(chan error, 1)
 	go func() {
@@ -229,38 +257,31 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 	if networkErr := <-networked; networkErr != nil && (err == nil || !engine.IsConflict(err)) {
 		err = networkErr
 	}
-	return link, networkID, err
+	return networkID, err
 }
 
 // Resume implements runtime.Runtime.
-func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (_ runtime.Started, err error) {
+func (d *Docker) Resume(ctx context.Context, sandboxID, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (_ runtime.Started, err error) {
 	defer engine.Mark(&err)
 	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "resume", spec)
 	defer oplog.Step(ctx, "ready", "sandbox")(&err)
-	if err := d.checkParts(ctx, sandboxID, spec); err != nil {
-		return runtime.Started{}, err
-	}
-	if err := d.checkSources(spec, true); err != nil { // before a service starts
-		return runtime.Started{}, err
-	}
-	if err := d.networks.Admit(ctx, sandboxID, spec); err != nil {
-		return runtime.Started{}, err
-	}
-	d.unlink(sandboxID)
-	link, err := d.link(sandboxID)
+	begun, err := d.layout.begun(sandboxID, life)
 	if err != nil {
 		return runtime.Started{}, err
 	}
-	err = d.startServices(ctx, sandboxID, spec)
-	if err == nil {
-		err = d.serve(ctx, sandboxID, spec.RequiredServices, false, report)
+	if !begun {
+		if err := d.checkParts(ctx, sandboxID, spec); err != nil {
+			return runtime.Started{}, err
+		}
+		if err := d.checkSources(spec, true); err != nil { // before a service starts
+			return runtime.Started{}, err
+		}
+		if err := d.networks.Admit(ctx, sandboxID, spec); err != nil {
+			return runtime.Started{}, err
+		}
+		d.unlink(sandboxID)
 	}
-	if err == nil {
-		err = d.start(ctx, sandboxID, link, spec)
-	}
-	if err == nil {
-		err = d.boot(ctx, sandboxID, link, len(spec.Command) > 0)
-	}
+	err = d.run(ctx, sandboxID, life, begun, spec, false, report, func(link *sandboxLink) error { return d.start(ctx, sandboxID, link, spec) })
 	if err != nil {
 		if ctx.Err() == nil { // nothing of a sandbox that failed goes on
 			err = errors.Join(err, d.Halt(context.WithoutCancel(ctx), sandboxID))
@@ -269,6 +290,18 @@ func (d *Docker) Resume(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 	}
 	ports, err := d.publishedPorts(ctx, sandboxID, spec)
 	return runtime.Started{Ports: ports}, err
+}
+
+// Restart implements runtime.Runtime.
+func (d *Docker) Restart(ctx context.Context, sandboxID, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
+	begun, err := d.layout.begun(sandboxID, life)
+	if err == nil && !begun {
+		err = d.Halt(ctx, sandboxID)
+	}
+	if err != nil {
+		return runtime.Started{}, err
+	}
+	return d.Resume(ctx, sandboxID, life, spec, report)
 }
 
 // checkParts refuses to resume what is not whole: nothing is silently recreated.

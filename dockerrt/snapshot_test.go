@@ -113,7 +113,7 @@ func (s *site) sandbox(d *dockerrt.Docker, id string, spec *agboxv1.CreateSpec) 
 	s.mu.Lock()
 	s.sandboxes = append(s.sandboxes, id)
 	s.mu.Unlock()
-	if _, err := d.Create(s.t.Context(), id, spec, ignore); err != nil {
+	if _, err := d.Create(s.t.Context(), id, "1", spec, ignore); err != nil {
 		s.t.Fatal(err)
 	}
 }

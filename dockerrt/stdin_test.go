@@ -34,7 +34,7 @@ func sandbox(t *testing.T, instance string) *home {
 		dockertest.Leftovers(t, engine, h.id)
 	})
 	h.atEnd(t)
-	if _, err := h.Create(t.Context(), h.id, spec, ignore); err != nil {
+	if _, err := h.Create(t.Context(), h.id, "1", spec, ignore); err != nil {
 		t.Fatal(err)
 	}
 	return h

@@ -157,13 +157,20 @@ func (r *Runtime) Conflict(context.Context, string) error {
 	return nil
 }
 
-func (r *Runtime) Create(ctx context.Context, id string, _ *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
+func (r *Runtime) Create(ctx context.Context, id, _ string, _ *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
 	report(runtime.Preparing{Phase: "materialize"})
 	return runtime.Started{}, r.operate(ctx, "create", id, true)
 }
 
-func (r *Runtime) Resume(ctx context.Context, id string, _ *agboxv1.CreateSpec, _ func(runtime.Progress)) (runtime.Started, error) {
+func (r *Runtime) Resume(ctx context.Context, id, _ string, _ *agboxv1.CreateSpec, _ func(runtime.Progress)) (runtime.Started, error) {
 	return runtime.Started{}, r.operate(ctx, "resume", id, true)
+}
+
+func (r *Runtime) Restart(ctx context.Context, id, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
+	if err := r.Halt(ctx, id); err != nil {
+		return runtime.Started{}, err
+	}
+	return r.Resume(ctx, id, life, spec, report)
 }
 
 func (r *Runtime) Halt(ctx context.Context, id string) error {

@@ -1,6 +1,9 @@
 package lifecycle
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Next returns what becomes of a sandbox in this state when nothing else happens: the command that it gives itself, and when. A
 // time that is over means now, the zero time never. A time without a command is when the operation in progress begins.
@@ -48,6 +51,12 @@ func (p Policy) onIdle() Command {
 // Begun reports whether the runtime should be at the operation in progress: a restart waits until RestartAt.
 func (s State) Begun(now time.Time) bool {
 	return s.Operation != NoOperation && !(s.Operation == Restarting && now.Before(s.RestartAt.AsTime()))
+}
+
+// Life names the start of the sandbox that is in progress, or was the last one: a daemon that carries it on finds the same name.
+func (s State) Life() string {
+	begun := s.ChangedAt.AsTime().UnixNano()
+	return strconv.FormatInt(max(begun, s.RestartAt.AsTime().UnixNano()), 10)
 }
 
 // Waits reports whether a command that uses the sandbox waits until the sandbox goes on: a lazy one is made first, and one that was

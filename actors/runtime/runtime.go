@@ -21,6 +21,10 @@ type Runtime interface {
 }
 
 // Lifecycle makes, changes and removes sandboxes. Create, Resume, Stop and Remove of one sandbox never overlap.
+//
+// A life names one start of a sandbox, and no other of that sandbox. Where an earlier try at that start had come to the
+// sandbox's own command, the start is carried on from there: the command is never run twice in one life, and where its container
+// has ended meanwhile the start fails.
 type Lifecycle interface {
 	// Conflict returns an error that wraps ErrConflict when something is there already under a name that a new sandbox with
 	// this id needs.
@@ -28,9 +32,11 @@ type Lifecycle interface {
 	// Create makes the sandbox without its optional services and returns once commands can run in it. It reports
 	// progress as it goes. It removes what it made before it returns an error, but when ctx ended: then Create is called
 	// again, or Remove.
-	Create(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(Progress)) (Started, error)
+	Create(ctx context.Context, sandboxID, life string, spec *agboxv1.CreateSpec, report func(Progress)) (Started, error)
 	// Resume starts a stopped sandbox again, without its optional services, and never recreates a part of it.
-	Resume(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, report func(Progress)) (Started, error)
+	// Restart is Resume for one that has crashed: what is left of its earlier life is ended first.
+	Resume(ctx context.Context, sandboxID, life string, spec *agboxv1.CreateSpec, report func(Progress)) (Started, error)
+	Restart(ctx context.Context, sandboxID, life string, spec *agboxv1.CreateSpec, report func(Progress)) (Started, error)
 	// Stop ends every process of the sandbox, its services included, and keeps its files. Processes have grace from TERM
 	// to KILL, nil for the daemon's own. A frozen sandbox goes on for that.
 	Stop(ctx context.Context, sandboxID string, grace *time.Duration) error
