@@ -10,10 +10,13 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
 	dockerimage "github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/jsonmessage"
@@ -23,31 +26,99 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 )
 
-// commit makes the container's file system an image under a name, with the configuration of base and the labels, and
-// returns its size. An engine's own commit mixes in the container's configuration, of which nothing can be taken away:
-// agbox-init as the entrypoint, our labels, the sandbox's variables. So it gives the layers only, and the image proper is
-// loaded as a configuration of these layers, which the engine has. An engine that cannot do that, such as one with
-// containerd's image store, keeps the mixture; what is in there beyond base, every sandbox sets anew.
-func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, base dockerimage.InspectResponse, created time.Time, image string, labels map[string]string) (size uint64, err error) {
+// A snapshot is made in two steps: commit has the engine read the container's file system, and keep makes an image of it, with the
+// configuration of base and the labels. An engine's own commit mixes in the container's configuration, of which nothing can be taken
+// away: agbox-init as the entrypoint, our labels, the sandbox's variables. So it gives the layers only, and the image proper is loaded as a
+// configuration of these layers, which the engine has. An engine that cannot do that, such as one with containerd's image store, keeps the
+// mixture; what is in there beyond base, every sandbox sets anew.
+
+// committed is an image with the layers of a snapshot.
+type committed struct{ id, name string }
+
+// commit returns when the engine has read the file system, or with ctx: then the container goes on at once. The engine reads on, which nobody
+// can stop, and what it has made goes when it has.
+func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, base dockerimage.InspectResponse, image string, labels map[string]string) (committed, error) {
 	// A name of its own: an engine that finishes what a dead daemon asked for takes none from this one.
-	name := halfMade(image) + uuid.NewString()[:8]
-	rough, err := d.api.ContainerCommit(ctx, primary.ID, container.CommitOptions{Reference: name, Pause: true, Config: mixture(primary, base, labels)})
-	if err != nil {
-		return 0, fmt.Errorf("cannot commit container %s: %w", primary.Name, err)
+	rough := committed{name: halfMade(image) + uuid.NewString()[:8]}
+	running := primary.State.Running && !primary.State.Paused
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTime)
+	stop := context.AfterFunc(d.api.Closed(), cancel)
+	began, done, wanted := time.Now(), make(chan error, 1), make(chan bool, 1)
+	made := container.CommitResponse{}
+	d.late.Go(func() {
+		defer cancel()
+		defer stop()
+		var err error
+		made, err = d.api.ContainerCommit(reading, primary.ID, container.CommitOptions{Reference: rough.name, Pause: true, Config: mixture(primary, base, labels)})
+		done <- err
+		if !<-wanted && err == nil {
+			d.letGo(reading, rough)
+		}
+	})
+	select {
+	case err := <-done:
+		left := context.Cause(ctx)
+		wanted <- left == nil
+		if err != nil {
+			return rough, fmt.Errorf("cannot commit container %s: %w", primary.Name, err)
+		}
+		rough.id = made.ID
+		return rough, left
+	case <-ctx.Done():
+		wanted <- false
+		if running {
+			d.release(primary, began, done)
+		}
+		return rough, context.Cause(ctx)
 	}
-	size, err = d.load(ctx, rough.ID, base, created, image, labels)
+}
+
+// release has a container go on that the engine has paused to read it, or is about to.
+func (d *Docker) release(primary container.InspectResponse, began time.Time, done <-chan error) {
+	ctx, cancel := d.api.Write(context.Background())
+	defer cancel()
+	paused, lost := d.api.Events(ctx, events.ListOptions{Since: strconv.FormatInt(began.Unix(), 10), Filters: filters.NewArgs(
+		filters.Arg("container", primary.ID), filters.Arg("event", string(events.ActionPause)))})
+	for {
+		select {
+		case event := <-paused:
+			if event.TimeNano < began.UnixNano() {
+				continue
+			}
+			if err := d.api.ContainerUnpause(ctx, primary.ID); err != nil {
+				d.log.Warn("a sandbox stands still until the engine has read it", "container", primary.Name, "error", err)
+			}
+		case <-lost:
+		case <-done:
+		}
+		return
+	}
+}
+
+// letGo lets go of layers. Whatever becomes of them here, the next start of the daemon removes them.
+func (d *Docker) letGo(ctx context.Context, rough committed) {
+	if err := d.removeImage(ctx, rough.name); err != nil {
+		d.log.Warn("layers of a snapshot were not let go", "image", rough.name, "error", err)
+	}
+}
+
+// keep makes the image of its name, or none, and returns its size.
+func (d *Docker) keep(ctx context.Context, rough committed, base dockerimage.InspectResponse, created time.Time, image string, labels map[string]string) (size uint64, err error) {
+	given := ctx
+	ctx, cancel := d.api.Write(ctx)
+	defer cancel()
+	defer d.letGo(ctx, rough)
+	size, err = d.load(ctx, rough.id, base, created, image, labels)
 	if err != nil {
 		d.log.Info("a snapshot keeps the configuration of its container", "image", image, "reason", err)
-		if err = d.api.ImageTag(ctx, rough.ID, image); err == nil {
+		if err = d.api.ImageTag(ctx, rough.id, image); err == nil {
 			var found dockerimage.InspectResponse
-			if found, err = d.api.ImageInspect(ctx, image); err == nil {
-				return uint64(found.Size), nil
-			}
+			found, err = d.api.ImageInspect(ctx, image)
+			size = uint64(found.Size)
 		}
 	}
-	// Whatever becomes of this, the next start of the daemon removes it.
-	if leftover := d.removeImage(ctx, name); leftover != nil {
-		d.log.Warn("layers of a snapshot were not let go", "image", image, "error", leftover)
+	if err == nil && given.Err() != nil { // whoever wanted it has left
+		err = errors.Join(context.Cause(given), d.removeImage(ctx, image))
 	}
 	return size, err
 }

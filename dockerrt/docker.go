@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
@@ -82,6 +83,7 @@ type Docker struct {
 	elsewhere string
 	// readOnlyBelow: the engine (Docker 25, Linux 5.12) can make what is mounted below a read-only mount read-only as well.
 	readOnlyBelow bool
+	late          sync.WaitGroup // what outlasts the call that it is of; it ends soon after the engine's client is aborted
 }
 
 var _ interface {
@@ -148,6 +150,7 @@ func (d *Docker) Isolated() (bool, string) {
 // there are any.
 func (d *Docker) Close() error {
 	d.api.Abort()
+	d.late.Wait()
 	d.images.Close()
 	d.links.closeAll()
 	return errors.Join(d.networks.Close(), d.api.Close())

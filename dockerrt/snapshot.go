@@ -56,10 +56,10 @@ func (d *Docker) SnapshotImage(snapshotID string) string {
 
 // CreateSnapshot keeps the sandbox's primary as an image, which has the configuration of the image that the sandbox was
 // made from. The caller sees to it that nothing changes the sandbox meanwhile, and that the id is asked for once at a time.
-// It goes on when ctx ends, as the engine does, for 10 minutes at most. It fails with runtime.ErrSnapshotIDTaken and
-// runtime.ErrNothingToKeep; then, and when the daemon dies, no snapshot is there.
+// It takes 10 minutes at most. It fails with runtime.ErrSnapshotIDTaken and runtime.ErrNothingToKeep; then, when ctx ends, and when
+// the daemon dies, no snapshot is there.
 func (d *Docker) CreateSnapshot(ctx context.Context, want runtime.Snapshot) (runtime.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTime)
+	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
 	defer context.AfterFunc(d.api.Closed(), cancel)()
 	made, err := d.createSnapshot(ctx, want)
@@ -91,9 +91,12 @@ func (d *Docker) createSnapshot(ctx context.Context, want runtime.Snapshot) (run
 	if err != nil {
 		return want, err
 	}
-	if err := d.fits(ctx, primary.ID); err != nil {
+	want.Tell("measuring", 0)
+	size, err := d.fits(ctx, primary.ID)
+	if err != nil {
 		return want, err
 	}
+	want.Tell("reading", size)
 	if primary.State.Running && !primary.State.Paused {
 		// The engine's commit pauses the container, and no timeout of an exec goes on meanwhile.
 		if err := d.freeze(ctx, want.SandboxId); err != nil {
@@ -105,7 +108,12 @@ func (d *Docker) createSnapshot(ctx context.Context, want runtime.Snapshot) (run
 	if err := d.layout.keepSpec(image, want.Spec); err != nil {
 		return want, err
 	}
-	if want.SizeBytes, err = d.commit(ctx, primary, base, want.CreatedAt.AsTime(), image, labels); err != nil {
+	rough, err := d.commit(ctx, primary, base, image, labels)
+	if err == nil {
+		want.Tell("keeping", size)
+		want.SizeBytes, err = d.keep(ctx, rough, base, want.CreatedAt.AsTime(), image, labels)
+	}
+	if err != nil {
 		return want, errors.Join(err, d.layout.dropSpec(image))
 	}
 	return want, nil
@@ -121,26 +129,26 @@ func withoutVariables(spec *agboxv1.CreateSpec) *agboxv1.CreateSpec {
 	return spec
 }
 
-// fits refuses a container whose own files are more than a snapshot may have, or than the engine has room for.
-func (d *Docker) fits(ctx context.Context, id string) error {
+// fits refuses a container whose own files, whose size it returns, are more than a snapshot may have, or than the engine has room for.
+func (d *Docker) fits(ctx context.Context, id string) (size uint64, err error) {
 	found, _, err := d.api.ContainerInspectWithRaw(ctx, id, true)
 	if err != nil || found.SizeRw == nil {
-		return err
+		return 0, err
 	}
-	size := uint64(*found.SizeRw)
+	size = uint64(*found.SizeRw)
 	if d.config.MaxSnapshot > 0 && size > d.config.MaxSnapshot {
-		return fmt.Errorf("%w: its files beyond the image have %s, holes counted, and limits.max_snapshot allows %s: remove what is not needed, or have the operator raise it",
+		return size, fmt.Errorf("%w: its files beyond the image have %s, holes counted, and limits.max_snapshot allows %s: remove what is not needed, or have the operator raise it",
 			runtime.ErrSnapshotTooLarge, units.BytesSize(float64(size)), units.BytesSize(float64(d.config.MaxSnapshot)))
 	}
 	var disk unix.Statfs_t
 	if d.root == "" || unix.Statfs(d.root, &disk) != nil {
-		return nil
+		return size, nil
 	}
 	if left := disk.Bavail * uint64(disk.Bsize); size+d.config.DiskHeadroom > left {
-		return fmt.Errorf("%w: its files beyond the image have %s, holes counted, and %s has %s left, of which limits.disk_headroom keeps %s: delete snapshots or other files",
+		return size, fmt.Errorf("%w: its files beyond the image have %s, holes counted, and %s has %s left, of which limits.disk_headroom keeps %s: delete snapshots or other files",
 			runtime.ErrSnapshotTooLarge, units.BytesSize(float64(size)), d.root, units.BytesSize(float64(left)), units.BytesSize(float64(d.config.DiskHeadroom)))
 	}
-	return nil
+	return size, nil
 }
 
 func (d *Docker) snapshotLabels(s runtime.Snapshot) (map[string]string, error) {

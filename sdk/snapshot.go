@@ -31,6 +31,9 @@ type Snapshot struct {
 type SnapshotRequest struct {
 	ID     string // by the rules of WithSandboxID, and not in use; "": the daemon makes a UUID
 	Labels map[string]string
+	// Progress, unless nil, hears how far it is, before Snapshot returns: "waiting" for what else is done with the sandbox, "measuring" what
+	// it has beyond its image, "reading" so many bytes of that, while it stands still, "keeping" what was read.
+	Progress func(stage string, sizeBytes uint64)
 }
 
 // SnapshotFilter selects snapshots; the zero value selects all.
@@ -40,15 +43,31 @@ type SnapshotFilter struct {
 }
 
 // Snapshot keeps the files of a sandbox that is READY, PAUSED, DRAINING, STOPPED or FAILED, and returns once they are
-// kept. The sandbox stands still meanwhile and stays in its state. The daemon goes on when ctx ends.
+// kept. The sandbox stands still meanwhile and stays in its state. When ctx ends first it goes on at once, and there is no snapshot.
 func (c *Client) Snapshot(ctx context.Context, sandboxID string, request SnapshotRequest) (Snapshot, error) {
-	resp, err := c.raw.SnapshotSandbox(ctx, &agboxv1.SnapshotSandboxRequest{
-		SandboxId: sandboxID, SnapshotId: request.ID, Labels: request.Labels,
-	})
+	asked := &agboxv1.SnapshotSandboxRequest{SandboxId: sandboxID, SnapshotId: request.ID, Labels: request.Labels}
+	if request.Progress == nil {
+		resp, err := c.raw.SnapshotSandbox(ctx, asked)
+		if err != nil {
+			return Snapshot{}, err
+		}
+		return snapshotOf(resp.GetSnapshot()), nil
+	}
+	stream, err := c.raw.CaptureSandbox(ctx, asked)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return snapshotOf(resp.GetSnapshot()), nil
+	defer stream.Close()
+	for {
+		progress, err := stream.Recv()
+		if err != nil {
+			return Snapshot{}, err
+		}
+		if progress.GetSnapshot() != nil {
+			return snapshotOf(progress.GetSnapshot()), nil
+		}
+		request.Progress(progress.GetStage(), progress.GetSizeBytes())
+	}
 }
 
 // ListSnapshots returns what the filter selects, newest first.

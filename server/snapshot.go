@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+	"google.golang.org/grpc"
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
@@ -63,14 +64,28 @@ func (t *turns) give(snapshotID string, mine chan struct{}) {
 
 func (s *Server) SnapshotSandbox(ctx context.Context, req *agboxv1.SnapshotSandboxRequest) (*agboxv1.SnapshotSandboxResponse, error) {
 	req.SnapshotId = cmp.Or(req.SnapshotId, uuid.NewString())
-	made, err := s.snapshotSandbox(ctx, req.SnapshotId, req)
+	made, err := s.snapshotSandbox(ctx, req.SnapshotId, req, nil)
 	if err != nil {
 		return nil, err
 	}
 	return &agboxv1.SnapshotSandboxResponse{Snapshot: made.Snapshot}, nil
 }
 
-func (s *Server) snapshotSandbox(ctx context.Context, id string, req *agboxv1.SnapshotSandboxRequest) (runtime.Snapshot, error) {
+func (s *Server) CaptureSandbox(req *agboxv1.SnapshotSandboxRequest, stream grpc.ServerStreamingServer[agboxv1.SnapshotProgress]) error {
+	req.SnapshotId = cmp.Or(req.SnapshotId, uuid.NewString())
+	progress := &agboxv1.SnapshotProgress{}
+	made, err := s.snapshotSandbox(stream.Context(), req.SnapshotId, req, func(stage string, size uint64) {
+		progress.Stage, progress.SizeBytes = stage, size
+		_ = stream.Send(progress) // it fails when the call has ended, which ends all
+	})
+	if err != nil {
+		return err
+	}
+	progress.Stage, progress.Snapshot = "made", made.Snapshot
+	return stream.Send(progress)
+}
+
+func (s *Server) snapshotSandbox(ctx context.Context, id string, req *agboxv1.SnapshotSandboxRequest, progress func(string, uint64)) (runtime.Snapshot, error) {
 	if err := spec.ValidateSnapshotID("snapshot_id", id); err != nil {
 		return runtime.Snapshot{}, err
 	}
@@ -93,7 +108,7 @@ func (s *Server) snapshotSandbox(ctx context.Context, id string, req *agboxv1.Sn
 	case !errors.Is(err, runtime.ErrSnapshotNotFound):
 		return runtime.Snapshot{}, err
 	}
-	return s.capture(ctx, runtime.Snapshot{RequestID: mark, Snapshot: &agboxv1.Snapshot{
+	return s.capture(ctx, runtime.Snapshot{RequestID: mark, Progress: progress, Snapshot: &agboxv1.Snapshot{
 		SnapshotId: id, SandboxId: req.SandboxId, Labels: req.Labels,
 	}})
 }
@@ -111,6 +126,7 @@ func (s *Server) capture(ctx context.Context, want runtime.Snapshot) (made runti
 	if err != nil {
 		return made, err
 	}
+	want.Tell("waiting", 0)
 	err = s.system.Quiet(ctx, want.SandboxId, func(view actors.View) error {
 		if err := hasPrimary(view.State); err != nil {
 			return err

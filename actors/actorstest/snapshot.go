@@ -28,6 +28,7 @@ func (r *Runtime) CreateSnapshot(ctx context.Context, want runtime.Snapshot) (ru
 	if !made {
 		return want, fmt.Errorf("%w: the primary container is gone", runtime.ErrNothingToKeep)
 	}
+	want.Tell("reading", 0)
 	if err := r.operate(ctx, "snapshot", want.SandboxId, running); err != nil {
 		return want, err
 	}

@@ -16,6 +16,16 @@ type Snapshot struct {
 	ForkID string
 	// RequestID is the mark of the request that asked for it.
 	RequestID string
+	// Progress, unless nil, hears how far one is that is wanted, from the goroutine that has asked for it: the stage and its size as
+	// SnapshotProgress has them.
+	Progress func(stage string, sizeBytes uint64)
+}
+
+// Tell has Progress hear of a stage.
+func (s *Snapshot) Tell(stage string, sizeBytes uint64) {
+	if s.Progress != nil {
+		s.Progress(stage, sizeBytes)
+	}
 }
 
 // Snapshots keeps snapshots, and all that is known of them.
@@ -23,7 +33,7 @@ type Snapshots interface {
 	// SnapshotImage is the image that a sandbox from the snapshot is made from.
 	SnapshotImage(snapshotID string) string
 	// CreateSnapshot keeps the sandbox's primary, whatever state it is in, with what want says. Nothing else may change
-	// the sandbox meanwhile. It bounds its own time, and fails with ErrSnapshotIDTaken or ErrNothingToKeep.
+	// the sandbox meanwhile. It bounds its own time, fails with ErrSnapshotIDTaken or ErrNothingToKeep, and leaves none when ctx ends.
 	CreateSnapshot(ctx context.Context, want Snapshot) (Snapshot, error)
 	// Snapshot fails with ErrSnapshotNotFound.
 	Snapshot(ctx context.Context, snapshotID string) (Snapshot, error)

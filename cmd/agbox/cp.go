@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
@@ -21,7 +22,8 @@ func (a *app) cpCommand() *cobra.Command {
 A file goes to TARGET, or into it where that is a directory. Of a directory, the content goes into the
 directory TARGET, which is made when it is missing. A relative PATH is from the sandbox's working
 directory. With "-" a tar stream is read from standard input and unpacked in PATH, or written to
-standard output. A local path with a colon is written ./a:b.`,
+standard output. A local path with a colon is written ./a:b. A terminal shows how much has gone;
+Ctrl-C ends it, and files that were not copied whole are not there.`,
 		Example: `  agbox cp ./src my-sandbox:/workspace/src
   agbox cp my-sandbox:result.json .
   tar -c . | agbox cp - my-sandbox:.
@@ -46,11 +48,14 @@ standard output. A local path with a colon is written ./a:b.`,
 	}
 	cmd.Flags().StringVar(&owner, "owner", "", "who owns them in the sandbox: a name or number, optionally :group (default: as whom a command would run)")
 	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
+		var bytes atomic.Uint64
+		defer a.meter(func() string { return "copied " + byteText(bytes.Load()) })()
+		passed := sdk.WithPassed(func(n int) { bytes.Add(uint64(n)) })
 		if to, in := remote(args[1]); in {
-			return a.copyIn(ctx, c, args[0], to, sdk.WithOwner(owner))
+			return a.copyIn(ctx, c, args[0], to, sdk.WithOwner(owner), passed)
 		}
 		from, _ := remote(args[0])
-		return a.copyOut(ctx, c, from, args[1])
+		return a.copyOut(ctx, c, from, args[1], passed)
 	})
 	return cmd
 }
@@ -64,7 +69,7 @@ func remote(arg string) (place, bool) {
 	return place{id, path}, found && !strings.ContainsAny(id, "/.")
 }
 
-func (a *app) copyIn(ctx context.Context, c *sdk.Client, local string, to place, opts ...sdk.UploadOption) error {
+func (a *app) copyIn(ctx context.Context, c *sdk.Client, local string, to place, opts ...sdk.TransferOption) error {
 	if local == "-" {
 		_, err := c.UploadTar(ctx, to.sandbox, to.path, a.in, opts...)
 		return err
@@ -73,11 +78,11 @@ func (a *app) copyIn(ctx context.Context, c *sdk.Client, local string, to place,
 	return err
 }
 
-func (a *app) copyOut(ctx context.Context, c *sdk.Client, from place, local string) error {
+func (a *app) copyOut(ctx context.Context, c *sdk.Client, from place, local string, opts ...sdk.TransferOption) error {
 	if local != "-" {
-		return c.Download(ctx, from.sandbox, from.path, local)
+		return c.Download(ctx, from.sandbox, from.path, local, opts...)
 	}
-	stream, err := c.DownloadTar(ctx, from.sandbox, from.path)
+	stream, err := c.DownloadTar(ctx, from.sandbox, from.path, opts...)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -28,25 +30,54 @@ func (a *app) snapshotCreateCommand() *cobra.Command {
 		Use:   "create SANDBOX",
 		Short: "Make a snapshot of a sandbox and print its id",
 		Long: `Make a snapshot of a sandbox's files and spec, and print its id. The sandbox stands still
-meanwhile and goes on as before. What is mounted is not in it.`,
+meanwhile and goes on as before. What is mounted is not in it. A terminal shows how far it is; Ctrl-C
+gives it up: there is no snapshot then, and the sandbox goes on at once.`,
 		Example: `  agbox snapshot create my-sandbox --id with-deps --label job=42
   agbox sandbox create --snapshot with-deps`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
-			resp, err := c.Raw().SnapshotSandbox(ctx, &agboxv1.SnapshotSandboxRequest{SandboxId: args[0], SnapshotId: id, Labels: labels.values})
+			made, err := a.capture(ctx, c, &agboxv1.SnapshotSandboxRequest{SandboxId: args[0], SnapshotId: id, Labels: labels.values})
 			if err != nil {
 				return err
 			}
 			if a.json {
-				return a.printJSON(resp)
+				return a.printJSON(&agboxv1.SnapshotSandboxResponse{Snapshot: made})
 			}
-			_, err = fmt.Fprintln(a.out, resp.GetSnapshot().GetSnapshotId())
+			_, err = fmt.Fprintln(a.out, made.GetSnapshotId())
 			return err
 		}),
 	}
 	cmd.Flags().StringVar(&id, "id", "", "id of the snapshot (default: a UUID)")
 	cmd.Flags().Var(&labels, "label", "label")
 	return cmd
+}
+
+// capture makes a snapshot and shows how far it is.
+func (a *app) capture(ctx context.Context, c *sdk.Client, req *agboxv1.SnapshotSandboxRequest) (*agboxv1.Snapshot, error) {
+	stream, err := c.Raw().CaptureSandbox(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	var now atomic.Pointer[agboxv1.SnapshotProgress]
+	began := time.Now()
+	defer a.meter(func() string {
+		text := now.Load().GetStage()
+		if size := now.Load().GetSizeBytes(); size > 0 {
+			text += " " + byteText(size)
+		}
+		return fmt.Sprintf("snapshot: %s (%s)", text, time.Since(began).Truncate(time.Second))
+	})()
+	for {
+		progress, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		if progress.GetSnapshot() != nil {
+			return progress.GetSnapshot(), nil
+		}
+		now.Store(progress)
+	}
 }
 
 func (a *app) snapshotListCommand() *cobra.Command {

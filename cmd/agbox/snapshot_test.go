@@ -8,14 +8,18 @@ import (
 	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-func (s *scribe) SnapshotSandbox(_ context.Context, req *agboxv1.SnapshotSandboxRequest) (*agboxv1.SnapshotSandboxResponse, error) {
+func (s *scribe) CaptureSandbox(req *agboxv1.SnapshotSandboxRequest, stream grpc.ServerStreamingServer[agboxv1.SnapshotProgress]) error {
 	s.asked = req
-	return &agboxv1.SnapshotSandboxResponse{Snapshot: &agboxv1.Snapshot{SnapshotId: "made"}}, nil
+	if err := stream.Send(&agboxv1.SnapshotProgress{Stage: "reading", SizeBytes: 5}); err != nil {
+		return err
+	}
+	return stream.Send(&agboxv1.SnapshotProgress{Stage: "made", Snapshot: &agboxv1.Snapshot{SnapshotId: "made"}})
 }
 
 func (s *scribe) ListSnapshots(_ context.Context, req *agboxv1.ListSnapshotsRequest) (*agboxv1.ListSnapshotsResponse, error) {

@@ -14,9 +14,14 @@ var (
 	ErrSnapshotInUse    = errors.New("raw: snapshot is needed by a sandbox")
 )
 
-// SnapshotSandbox returns when the snapshot is whole. It goes on in the daemon when ctx ends first.
+// SnapshotSandbox returns when the snapshot is whole. There is none when ctx ends first.
 func (c *Client) SnapshotSandbox(ctx context.Context, req *agboxv1.SnapshotSandboxRequest) (*agboxv1.SnapshotSandboxResponse, error) {
 	return c.rpc.SnapshotSandbox(ctx, req)
+}
+
+// CaptureSandbox is SnapshotSandbox that tells how far it is; the last message has the snapshot. Close gives it up.
+func (c *Client) CaptureSandbox(ctx context.Context, req *agboxv1.SnapshotSandboxRequest) (*SnapshotStream, error) {
+	return receive(ctx, c, req, c.rpc.CaptureSandbox)
 }
 
 // ListSnapshots returns the snapshots that match, newest first.

@@ -26,6 +26,8 @@ type (
 	SandboxLogStream = Receiver[agboxv1.SandboxLogChunk]
 	// FileEvents is one watch on files.
 	FileEvents = Receiver[agboxv1.FileEvent]
+	// SnapshotStream is the making of one snapshot.
+	SnapshotStream = Receiver[agboxv1.SnapshotProgress]
 	// StatsStream is one watch of what sandboxes use.
 	StatsStream = Receiver[agboxv1.SandboxStats]
 	// Hold is a held lease, for as long as it is open.

@@ -6951,6 +6951,70 @@ func (x *SnapshotSandboxResponse) GetSnapshot() *Snapshot {
 	return nil
 }
 
+type SnapshotProgress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "waiting" for what else is done with the sandbox, "measuring" what it has, "reading" that, while it stands still, "keeping" what
+	// was read, "made".
+	Stage string `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	// From "reading" on: what the sandbox has beyond its image, in bytes.
+	SizeBytes uint64 `protobuf:"varint,2,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// With "made".
+	Snapshot      *Snapshot `protobuf:"bytes,3,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotProgress) Reset() {
+	*x = SnapshotProgress{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotProgress) ProtoMessage() {}
+
+func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotProgress.ProtoReflect.Descriptor instead.
+func (*SnapshotProgress) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *SnapshotProgress) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *SnapshotProgress) GetSizeBytes() uint64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *SnapshotProgress) GetSnapshot() *Snapshot {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
 type ListSnapshotsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	LabelSelector map[string]string      `protobuf:"bytes,1,rep,name=label_selector,json=labelSelector,proto3" json:"label_selector,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -6962,7 +7026,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6974,7 +7038,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6987,7 +7051,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListSnapshotsRequest) GetLabelSelector() map[string]string {
@@ -7014,7 +7078,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7026,7 +7090,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7039,7 +7103,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -7058,7 +7122,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7070,7 +7134,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7083,7 +7147,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DeleteSnapshotRequest) GetSnapshotId() string {
@@ -7101,7 +7165,7 @@ type DeleteSnapshotResponse struct {
 
 func (x *DeleteSnapshotResponse) Reset() {
 	*x = DeleteSnapshotResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7113,7 +7177,7 @@ func (x *DeleteSnapshotResponse) String() string {
 func (*DeleteSnapshotResponse) ProtoMessage() {}
 
 func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7126,7 +7190,7 @@ func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
 }
 
 type ForkSandboxRequest struct {
@@ -7142,7 +7206,7 @@ type ForkSandboxRequest struct {
 
 func (x *ForkSandboxRequest) Reset() {
 	*x = ForkSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7154,7 +7218,7 @@ func (x *ForkSandboxRequest) String() string {
 func (*ForkSandboxRequest) ProtoMessage() {}
 
 func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7167,7 +7231,7 @@ func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ForkSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ForkSandboxRequest) GetSandboxId() string {
@@ -7204,7 +7268,7 @@ type StopSandboxesRequest struct {
 
 func (x *StopSandboxesRequest) Reset() {
 	*x = StopSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7216,7 +7280,7 @@ func (x *StopSandboxesRequest) String() string {
 func (*StopSandboxesRequest) ProtoMessage() {}
 
 func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7229,7 +7293,7 @@ func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *StopSandboxesRequest) GetLabelSelector() map[string]string {
@@ -7270,7 +7334,7 @@ type EventSequences struct {
 
 func (x *EventSequences) Reset() {
 	*x = EventSequences{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7282,7 +7346,7 @@ func (x *EventSequences) String() string {
 func (*EventSequences) ProtoMessage() {}
 
 func (x *EventSequences) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7295,7 +7359,7 @@ func (x *EventSequences) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventSequences.ProtoReflect.Descriptor instead.
 func (*EventSequences) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *EventSequences) GetValues() []uint64 {
@@ -7315,7 +7379,7 @@ type StopSandboxesResponse struct {
 
 func (x *StopSandboxesResponse) Reset() {
 	*x = StopSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7327,7 +7391,7 @@ func (x *StopSandboxesResponse) String() string {
 func (*StopSandboxesResponse) ProtoMessage() {}
 
 func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7340,7 +7404,7 @@ func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*StopSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *StopSandboxesResponse) GetSandboxIds() []string {
@@ -7368,7 +7432,7 @@ type ResumeSandboxesRequest struct {
 
 func (x *ResumeSandboxesRequest) Reset() {
 	*x = ResumeSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7380,7 +7444,7 @@ func (x *ResumeSandboxesRequest) String() string {
 func (*ResumeSandboxesRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7393,7 +7457,7 @@ func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ResumeSandboxesRequest) GetLabelSelector() map[string]string {
@@ -7420,7 +7484,7 @@ type ResumeSandboxesResponse struct {
 
 func (x *ResumeSandboxesResponse) Reset() {
 	*x = ResumeSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7432,7 +7496,7 @@ func (x *ResumeSandboxesResponse) String() string {
 func (*ResumeSandboxesResponse) ProtoMessage() {}
 
 func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7445,7 +7509,7 @@ func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ResumeSandboxesResponse) GetSandboxIds() []string {
@@ -7480,7 +7544,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7492,7 +7556,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7505,7 +7569,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *PruneRequest) GetLabelSelector() map[string]string {
@@ -7553,7 +7617,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7565,7 +7629,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7578,7 +7642,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *PruneResponse) GetSandboxIds() []string {
@@ -7603,7 +7667,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7615,7 +7679,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7628,7 +7692,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
 }
 
 type DoctorResponse struct {
@@ -7640,7 +7704,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7652,7 +7716,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7665,7 +7729,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -7689,7 +7753,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7701,7 +7765,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7714,7 +7778,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Finding) GetCheck() string {
@@ -7756,7 +7820,7 @@ type WatchStatsRequest struct {
 
 func (x *WatchStatsRequest) Reset() {
 	*x = WatchStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7768,7 +7832,7 @@ func (x *WatchStatsRequest) String() string {
 func (*WatchStatsRequest) ProtoMessage() {}
 
 func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7781,7 +7845,7 @@ func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
@@ -7809,7 +7873,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7821,7 +7885,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7834,7 +7898,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -7862,7 +7926,7 @@ type SandboxChangesRequest struct {
 
 func (x *SandboxChangesRequest) Reset() {
 	*x = SandboxChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7874,7 +7938,7 @@ func (x *SandboxChangesRequest) String() string {
 func (*SandboxChangesRequest) ProtoMessage() {}
 
 func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7887,7 +7951,7 @@ func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesRequest.ProtoReflect.Descriptor instead.
 func (*SandboxChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SandboxChangesRequest) GetSandboxId() string {
@@ -7915,7 +7979,7 @@ type SandboxChangesResponse struct {
 
 func (x *SandboxChangesResponse) Reset() {
 	*x = SandboxChangesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7927,7 +7991,7 @@ func (x *SandboxChangesResponse) String() string {
 func (*SandboxChangesResponse) ProtoMessage() {}
 
 func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7940,7 +8004,7 @@ func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesResponse.ProtoReflect.Descriptor instead.
 func (*SandboxChangesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *SandboxChangesResponse) GetMount() *ChangedMount {
@@ -7969,7 +8033,7 @@ type ChangedMount struct {
 
 func (x *ChangedMount) Reset() {
 	*x = ChangedMount{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7981,7 +8045,7 @@ func (x *ChangedMount) String() string {
 func (*ChangedMount) ProtoMessage() {}
 
 func (x *ChangedMount) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7994,7 +8058,7 @@ func (x *ChangedMount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedMount.ProtoReflect.Descriptor instead.
 func (*ChangedMount) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ChangedMount) GetTarget() string {
@@ -8047,7 +8111,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8059,7 +8123,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8072,7 +8136,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Change) GetPath() string {
@@ -8170,7 +8234,7 @@ type DownloadChangesRequest struct {
 
 func (x *DownloadChangesRequest) Reset() {
 	*x = DownloadChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8182,7 +8246,7 @@ func (x *DownloadChangesRequest) String() string {
 func (*DownloadChangesRequest) ProtoMessage() {}
 
 func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8195,7 +8259,7 @@ func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadChangesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *DownloadChangesRequest) GetSandboxId() string {
@@ -8809,7 +8873,12 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"I\n" +
 	"\x17SnapshotSandboxResponse\x12.\n" +
-	"\bsnapshot\x18\x01 \x01(\v2\x12.agbox.v1.SnapshotR\bsnapshot\"\xd1\x01\n" +
+	"\bsnapshot\x18\x01 \x01(\v2\x12.agbox.v1.SnapshotR\bsnapshot\"w\n" +
+	"\x10SnapshotProgress\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x02 \x01(\x04R\tsizeBytes\x12.\n" +
+	"\bsnapshot\x18\x03 \x01(\v2\x12.agbox.v1.SnapshotR\bsnapshot\"\xd1\x01\n" +
 	"\x14ListSnapshotsRequest\x12X\n" +
 	"\x0elabel_selector\x18\x01 \x03(\v21.agbox.v1.ListSnapshotsRequest.LabelSelectorEntryR\rlabelSelector\x12\x1d\n" +
 	"\n" +
@@ -8970,7 +9039,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x19FINDING_LEVEL_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FINDING_LEVEL_OK\x10\x01\x12\x19\n" +
 	"\x15FINDING_LEVEL_WARNING\x10\x02\x12\x19\n" +
-	"\x15FINDING_LEVEL_PROBLEM\x10\x032\xdb\x1b\n" +
+	"\x15FINDING_LEVEL_PROBLEM\x10\x032\xad\x1c\n" +
 	"\x0eSandboxService\x125\n" +
 	"\x04Ping\x12\x15.agbox.v1.PingRequest\x1a\x16.agbox.v1.PingResponse\x12P\n" +
 	"\rCreateSandbox\x12\x1e.agbox.v1.CreateSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12G\n" +
@@ -9017,6 +9086,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"WatchFiles\x12\x1b.agbox.v1.WatchFilesRequest\x1a\x13.agbox.v1.FileEvent0\x01\x12V\n" +
 	"\x0fSnapshotSandbox\x12 .agbox.v1.SnapshotSandboxRequest\x1a!.agbox.v1.SnapshotSandboxResponse\x12P\n" +
+	"\x0eCaptureSandbox\x12 .agbox.v1.SnapshotSandboxRequest\x1a\x1a.agbox.v1.SnapshotProgress0\x01\x12P\n" +
 	"\rListSnapshots\x12\x1e.agbox.v1.ListSnapshotsRequest\x1a\x1f.agbox.v1.ListSnapshotsResponse\x12S\n" +
 	"\x0eDeleteSnapshot\x12\x1f.agbox.v1.DeleteSnapshotRequest\x1a .agbox.v1.DeleteSnapshotResponse\x12L\n" +
 	"\vForkSandbox\x12\x1c.agbox.v1.ForkSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12P\n" +
@@ -9041,7 +9111,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 132)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 133)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -9139,57 +9209,58 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*Snapshot)(nil),                      // 93: agbox.v1.Snapshot
 	(*SnapshotSandboxRequest)(nil),        // 94: agbox.v1.SnapshotSandboxRequest
 	(*SnapshotSandboxResponse)(nil),       // 95: agbox.v1.SnapshotSandboxResponse
-	(*ListSnapshotsRequest)(nil),          // 96: agbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),         // 97: agbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),         // 98: agbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),        // 99: agbox.v1.DeleteSnapshotResponse
-	(*ForkSandboxRequest)(nil),            // 100: agbox.v1.ForkSandboxRequest
-	(*StopSandboxesRequest)(nil),          // 101: agbox.v1.StopSandboxesRequest
-	(*EventSequences)(nil),                // 102: agbox.v1.EventSequences
-	(*StopSandboxesResponse)(nil),         // 103: agbox.v1.StopSandboxesResponse
-	(*ResumeSandboxesRequest)(nil),        // 104: agbox.v1.ResumeSandboxesRequest
-	(*ResumeSandboxesResponse)(nil),       // 105: agbox.v1.ResumeSandboxesResponse
-	(*PruneRequest)(nil),                  // 106: agbox.v1.PruneRequest
-	(*PruneResponse)(nil),                 // 107: agbox.v1.PruneResponse
-	(*DoctorRequest)(nil),                 // 108: agbox.v1.DoctorRequest
-	(*DoctorResponse)(nil),                // 109: agbox.v1.DoctorResponse
-	(*Finding)(nil),                       // 110: agbox.v1.Finding
-	(*WatchStatsRequest)(nil),             // 111: agbox.v1.WatchStatsRequest
-	(*SandboxStats)(nil),                  // 112: agbox.v1.SandboxStats
-	(*SandboxChangesRequest)(nil),         // 113: agbox.v1.SandboxChangesRequest
-	(*SandboxChangesResponse)(nil),        // 114: agbox.v1.SandboxChangesResponse
-	(*ChangedMount)(nil),                  // 115: agbox.v1.ChangedMount
-	(*Change)(nil),                        // 116: agbox.v1.Change
-	(*DownloadChangesRequest)(nil),        // 117: agbox.v1.DownloadChangesRequest
-	nil,                                   // 118: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 119: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 120: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 121: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 122: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 123: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 124: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 125: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 126: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 127: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 128: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 129: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 130: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 131: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 132: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 133: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 134: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 135: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 136: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 137: google.protobuf.Timestamp
+	(*SnapshotProgress)(nil),              // 96: agbox.v1.SnapshotProgress
+	(*ListSnapshotsRequest)(nil),          // 97: agbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),         // 98: agbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),         // 99: agbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),        // 100: agbox.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),            // 101: agbox.v1.ForkSandboxRequest
+	(*StopSandboxesRequest)(nil),          // 102: agbox.v1.StopSandboxesRequest
+	(*EventSequences)(nil),                // 103: agbox.v1.EventSequences
+	(*StopSandboxesResponse)(nil),         // 104: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 105: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 106: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 107: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 108: agbox.v1.PruneResponse
+	(*DoctorRequest)(nil),                 // 109: agbox.v1.DoctorRequest
+	(*DoctorResponse)(nil),                // 110: agbox.v1.DoctorResponse
+	(*Finding)(nil),                       // 111: agbox.v1.Finding
+	(*WatchStatsRequest)(nil),             // 112: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 113: agbox.v1.SandboxStats
+	(*SandboxChangesRequest)(nil),         // 114: agbox.v1.SandboxChangesRequest
+	(*SandboxChangesResponse)(nil),        // 115: agbox.v1.SandboxChangesResponse
+	(*ChangedMount)(nil),                  // 116: agbox.v1.ChangedMount
+	(*Change)(nil),                        // 117: agbox.v1.Change
+	(*DownloadChangesRequest)(nil),        // 118: agbox.v1.DownloadChangesRequest
+	nil,                                   // 119: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 120: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 121: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 122: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 123: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 124: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 125: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 126: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 127: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 128: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 129: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 130: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 131: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 132: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 133: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 134: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 135: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 136: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 137: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 138: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	7,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
 	7,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	136, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	136, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	136, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	136, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	118, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	137, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	137, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	137, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	137, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	119, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	9,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	11,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	14,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -9197,90 +9268,90 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	8,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	10,  // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	119, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	120, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	136, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	120, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	121, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	137, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	12,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	11,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	13,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	121, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	136, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	122, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	137, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	16,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	17,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	136, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	136, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	137, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	137, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	10,  // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	122, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	137, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	137, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	123, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	138, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	138, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	19,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	137, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	137, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	137, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	138, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	138, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	138, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	19,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	136, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	137, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	137, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	136, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	137, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	137, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	137, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	137, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	137, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	138, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	138, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	137, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	138, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	138, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	138, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	138, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	137, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	137, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	138, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	138, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	23,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	136, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	136, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	137, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	137, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	137, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	138, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
 	20,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
 	22,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
 	24,  // 56: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
 	21,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
 	2,   // 58: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	123, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	137, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	137, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	124, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	138, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	138, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
 	23,  // 62: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
 	15,  // 63: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
 	18,  // 64: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	18,  // 65: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	124, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	125, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
 	0,   // 67: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	18,  // 68: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	136, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	125, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	137, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	126, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
 	0,   // 71: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	126, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	136, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	127, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	137, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
 	41,  // 74: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
 	26,  // 75: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	26,  // 76: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	136, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	136, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	136, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	137, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	137, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	137, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
 	18,  // 80: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	0,   // 81: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	136, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	137, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
 	18,  // 83: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	136, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	137, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
 	26,  // 85: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	2,   // 86: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
 	26,  // 87: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	137, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	127, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	138, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	128, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	0,   // 90: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	65,  // 91: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	137, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	136, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	128, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	138, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	137, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	129, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
 	68,  // 95: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	137, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	137, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	138, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	138, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
 	18,  // 98: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	75,  // 99: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
 	41,  // 100: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
@@ -9289,135 +9360,138 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	61,  // 103: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
 	26,  // 104: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
 	80,  // 105: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	137, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	138, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	84,  // 107: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
 	84,  // 108: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	129, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	137, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	130, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	138, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	15,  // 111: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	130, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	131, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
 	93,  // 113: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	131, // 114: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	93,  // 115: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
-	15,  // 116: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	132, // 117: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	0,   // 118: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	136, // 119: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	102, // 120: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	133, // 121: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	0,   // 122: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	102, // 123: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	134, // 124: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
-	0,   // 125: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	136, // 126: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	110, // 127: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
-	3,   // 128: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
-	135, // 129: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	136, // 130: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	65,  // 131: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	115, // 132: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
-	116, // 133: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
-	137, // 134: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
-	137, // 135: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
-	4,   // 136: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	27,  // 137: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	29,  // 138: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	31,  // 139: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	33,  // 140: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	34,  // 141: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	35,  // 142: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	36,  // 143: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	39,  // 144: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	40,  // 145: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	43,  // 146: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	44,  // 147: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	46,  // 148: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	48,  // 149: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	49,  // 150: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	50,  // 151: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	51,  // 152: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	53,  // 153: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	55,  // 154: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	57,  // 155: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	58,  // 156: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	60,  // 157: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	62,  // 158: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	63,  // 159: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	66,  // 160: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	108, // 161: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
-	69,  // 162: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	71,  // 163: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	73,  // 164: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	74,  // 165: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	77,  // 166: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	79,  // 167: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	82,  // 168: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	85,  // 169: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	87,  // 170: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	89,  // 171: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	91,  // 172: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	94,  // 173: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	96,  // 174: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	98,  // 175: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	100, // 176: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	101, // 177: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	104, // 178: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	106, // 179: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	111, // 180: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	113, // 181: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
-	117, // 182: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
-	5,   // 183: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	28,  // 184: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	30,  // 185: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	32,  // 186: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	38,  // 187: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 188: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 189: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 190: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	25,  // 191: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	42,  // 192: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	38,  // 193: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	45,  // 194: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	47,  // 195: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	38,  // 196: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 197: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 198: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	52,  // 199: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	54,  // 200: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	56,  // 201: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	38,  // 202: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	59,  // 203: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	61,  // 204: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	25,  // 205: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	64,  // 206: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	67,  // 207: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	109, // 208: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
-	70,  // 209: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	72,  // 210: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	38,  // 211: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	76,  // 212: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	78,  // 213: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	81,  // 214: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	83,  // 215: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	86,  // 216: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	88,  // 217: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	90,  // 218: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	92,  // 219: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	95,  // 220: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	97,  // 221: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	99,  // 222: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	28,  // 223: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	103, // 224: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	105, // 225: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	107, // 226: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	112, // 227: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	114, // 228: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
-	83,  // 229: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
-	183, // [183:230] is the sub-list for method output_type
-	136, // [136:183] is the sub-list for method input_type
-	136, // [136:136] is the sub-list for extension type_name
-	136, // [136:136] is the sub-list for extension extendee
-	0,   // [0:136] is the sub-list for field type_name
+	93,  // 114: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
+	132, // 115: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	93,  // 116: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	15,  // 117: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	133, // 118: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	0,   // 119: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	137, // 120: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	103, // 121: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	134, // 122: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	0,   // 123: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	103, // 124: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	135, // 125: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	0,   // 126: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
+	137, // 127: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	111, // 128: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
+	3,   // 129: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
+	136, // 130: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	137, // 131: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	65,  // 132: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	116, // 133: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
+	117, // 134: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
+	138, // 135: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	138, // 136: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	4,   // 137: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	27,  // 138: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	29,  // 139: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	31,  // 140: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	33,  // 141: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	34,  // 142: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	35,  // 143: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	36,  // 144: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	39,  // 145: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	40,  // 146: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	43,  // 147: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	44,  // 148: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	46,  // 149: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	48,  // 150: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	49,  // 151: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	50,  // 152: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	51,  // 153: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	53,  // 154: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	55,  // 155: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	57,  // 156: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	58,  // 157: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	60,  // 158: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	62,  // 159: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	63,  // 160: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	66,  // 161: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	109, // 162: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
+	69,  // 163: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	71,  // 164: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	73,  // 165: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	74,  // 166: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	77,  // 167: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	79,  // 168: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	82,  // 169: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	85,  // 170: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	87,  // 171: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	89,  // 172: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	91,  // 173: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	94,  // 174: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	94,  // 175: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	97,  // 176: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	99,  // 177: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	101, // 178: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	102, // 179: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	105, // 180: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	107, // 181: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	112, // 182: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	114, // 183: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
+	118, // 184: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
+	5,   // 185: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	28,  // 186: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	30,  // 187: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	32,  // 188: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	38,  // 189: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 190: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 191: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 192: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	25,  // 193: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	42,  // 194: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	38,  // 195: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	45,  // 196: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	47,  // 197: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	38,  // 198: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 199: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 200: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	52,  // 201: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	54,  // 202: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	56,  // 203: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	38,  // 204: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	59,  // 205: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	61,  // 206: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	25,  // 207: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	64,  // 208: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	67,  // 209: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	110, // 210: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
+	70,  // 211: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	72,  // 212: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	38,  // 213: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	76,  // 214: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	78,  // 215: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	81,  // 216: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	83,  // 217: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	86,  // 218: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	88,  // 219: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	90,  // 220: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	92,  // 221: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	95,  // 222: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	96,  // 223: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
+	98,  // 224: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	100, // 225: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	28,  // 226: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	104, // 227: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	106, // 228: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	108, // 229: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	113, // 230: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	115, // 231: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	83,  // 232: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	185, // [185:233] is the sub-list for method output_type
+	137, // [137:185] is the sub-list for method input_type
+	137, // [137:137] is the sub-list for extension type_name
+	137, // [137:137] is the sub-list for extension extendee
+	0,   // [0:137] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -9459,7 +9533,7 @@ func file_agbox_v1_agbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   132,
+			NumMessages:   133,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -60,6 +60,7 @@ const (
 	SandboxService_RemoveFile_FullMethodName             = "/agbox.v1.SandboxService/RemoveFile"
 	SandboxService_WatchFiles_FullMethodName             = "/agbox.v1.SandboxService/WatchFiles"
 	SandboxService_SnapshotSandbox_FullMethodName        = "/agbox.v1.SandboxService/SnapshotSandbox"
+	SandboxService_CaptureSandbox_FullMethodName         = "/agbox.v1.SandboxService/CaptureSandbox"
 	SandboxService_ListSnapshots_FullMethodName          = "/agbox.v1.SandboxService/ListSnapshots"
 	SandboxService_DeleteSnapshot_FullMethodName         = "/agbox.v1.SandboxService/DeleteSnapshot"
 	SandboxService_ForkSandbox_FullMethodName            = "/agbox.v1.SandboxService/ForkSandbox"
@@ -134,7 +135,10 @@ type SandboxServiceClient interface {
 	RemoveFile(ctx context.Context, in *RemoveFileRequest, opts ...grpc.CallOption) (*RemoveFileResponse, error)
 	WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FileEvent], error)
 	// SnapshotSandbox keeps the primary's file system and the spec as an image, mounts and volumes excepted.
+	// Closing the call gives it up, and leaves none.
 	SnapshotSandbox(ctx context.Context, in *SnapshotSandboxRequest, opts ...grpc.CallOption) (*SnapshotSandboxResponse, error)
+	// CaptureSandbox is SnapshotSandbox for who wants to see how far it is: the last message has the snapshot.
+	CaptureSandbox(ctx context.Context, in *SnapshotSandboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotProgress], error)
 	ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error)
 	DeleteSnapshot(ctx context.Context, in *DeleteSnapshotRequest, opts ...grpc.CallOption) (*DeleteSnapshotResponse, error)
 	// ForkSandbox creates a sandbox from what another one is now. What it is made from goes when the fork is deleted.
@@ -619,6 +623,25 @@ func (c *sandboxServiceClient) SnapshotSandbox(ctx context.Context, in *Snapshot
 	return out, nil
 }
 
+func (c *sandboxServiceClient) CaptureSandbox(ctx context.Context, in *SnapshotSandboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotProgress], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[10], SandboxService_CaptureSandbox_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SnapshotSandboxRequest, SnapshotProgress]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_CaptureSandboxClient = grpc.ServerStreamingClient[SnapshotProgress]
+
 func (c *sandboxServiceClient) ListSnapshots(ctx context.Context, in *ListSnapshotsRequest, opts ...grpc.CallOption) (*ListSnapshotsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListSnapshotsResponse)
@@ -681,7 +704,7 @@ func (c *sandboxServiceClient) Prune(ctx context.Context, in *PruneRequest, opts
 
 func (c *sandboxServiceClient) WatchStats(ctx context.Context, in *WatchStatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxStats], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[10], SandboxService_WatchStats_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[11], SandboxService_WatchStats_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -700,7 +723,7 @@ type SandboxService_WatchStatsClient = grpc.ServerStreamingClient[SandboxStats]
 
 func (c *sandboxServiceClient) SandboxChanges(ctx context.Context, in *SandboxChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxChangesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[11], SandboxService_SandboxChanges_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[12], SandboxService_SandboxChanges_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -719,7 +742,7 @@ type SandboxService_SandboxChangesClient = grpc.ServerStreamingClient[SandboxCha
 
 func (c *sandboxServiceClient) DownloadChanges(ctx context.Context, in *DownloadChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesChunk], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[12], SandboxService_DownloadChanges_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[13], SandboxService_DownloadChanges_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -799,7 +822,10 @@ type SandboxServiceServer interface {
 	RemoveFile(context.Context, *RemoveFileRequest) (*RemoveFileResponse, error)
 	WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[FileEvent]) error
 	// SnapshotSandbox keeps the primary's file system and the spec as an image, mounts and volumes excepted.
+	// Closing the call gives it up, and leaves none.
 	SnapshotSandbox(context.Context, *SnapshotSandboxRequest) (*SnapshotSandboxResponse, error)
+	// CaptureSandbox is SnapshotSandbox for who wants to see how far it is: the last message has the snapshot.
+	CaptureSandbox(*SnapshotSandboxRequest, grpc.ServerStreamingServer[SnapshotProgress]) error
 	ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error)
 	DeleteSnapshot(context.Context, *DeleteSnapshotRequest) (*DeleteSnapshotResponse, error)
 	// ForkSandbox creates a sandbox from what another one is now. What it is made from goes when the fork is deleted.
@@ -939,6 +965,9 @@ func (UnimplementedSandboxServiceServer) WatchFiles(*WatchFilesRequest, grpc.Ser
 }
 func (UnimplementedSandboxServiceServer) SnapshotSandbox(context.Context, *SnapshotSandboxRequest) (*SnapshotSandboxResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SnapshotSandbox not implemented")
+}
+func (UnimplementedSandboxServiceServer) CaptureSandbox(*SnapshotSandboxRequest, grpc.ServerStreamingServer[SnapshotProgress]) error {
+	return status.Error(codes.Unimplemented, "method CaptureSandbox not implemented")
 }
 func (UnimplementedSandboxServiceServer) ListSnapshots(context.Context, *ListSnapshotsRequest) (*ListSnapshotsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSnapshots not implemented")
@@ -1594,6 +1623,17 @@ func _SandboxService_SnapshotSandbox_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_CaptureSandbox_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(SnapshotSandboxRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).CaptureSandbox(m, &grpc.GenericServerStream[SnapshotSandboxRequest, SnapshotProgress]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_CaptureSandboxServer = grpc.ServerStreamingServer[SnapshotProgress]
+
 func _SandboxService_ListSnapshots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListSnapshotsRequest)
 	if err := dec(in); err != nil {
@@ -1929,6 +1969,11 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchFiles",
 			Handler:       _SandboxService_WatchFiles_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "CaptureSandbox",
+			Handler:       _SandboxService_CaptureSandbox_Handler,
 			ServerStreams: true,
 		},
 		{

@@ -242,6 +242,19 @@ func TestUploadGivenUp(t *testing.T) {
 	if got, _ := servertest.ListFiles(t, d, &agboxv1.ListFilesRequest{SandboxId: id, Path: "/tmp"}); len(got) > 0 {
 		t.Errorf("the upload that was given up has left %q", got)
 	}
+	// Likewise a download.
+	shell(t, d, id, "truncate -s 10G /tmp/hole")
+	down, err := d.DownloadFiles(t.Context(), &agboxv1.DownloadFilesRequest{SandboxId: id, Path: "/tmp/hole"})
+	if err == nil {
+		_, err = io.CopyN(io.Discard, down, 8<<20)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	down.Close()
+	for inside := "init file read"; strings.Contains(inside, "init file read"); { // it ends by itself, and the test with its time
+		_, inside, _ = d.Exec(id, "ps", "-o", "args")
+	}
 	failed = begin(t.Context(), strings.NewReader(""))
 	servertest.StopSandbox(t, d, id)
 	servertest.Refused(t, <-failed, codes.FailedPrecondition, "SANDBOX_INVALID_STATE", "", "the transfer was cut off by the stop of sandbox "+id)
