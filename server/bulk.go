@@ -13,6 +13,8 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -53,17 +55,17 @@ func (s *Server) bulk(ctx context.Context, labels map[string]string, states []li
 	if err := spec.ValidateSelector("label_selector", labels); err != nil {
 		return nil, nil, err
 	}
-	if err := knownStates("states", states); err != nil {
+	if err := fleet.KnownStates("states", states); err != nil {
 		return nil, nil, err
 	}
-	views, err := s.matching(labels, states...)
+	views, err := s.fleet.Matching(labels, states...)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(states) == 0 {
 		return s.askEach(ctx, views, command, nil)
 	}
-	return s.askEach(ctx, views, command, func(v actors.View) bool { return inOneOf(v, states) })
+	return s.askEach(ctx, views, command, func(v actors.View) bool { return fleet.InOneOf(v, states) })
 }
 
 // askEach asks it of each of the sandboxes that is still wanted when its turn comes, and returns the ids of those that
@@ -99,7 +101,7 @@ func (s *Server) each(ids []string, ask func(id string) (accepted uint64, err er
 	if failed < 0 {
 		return done, sequences, nil
 	}
-	return nil, nil, concerning(errs[failed], "sandbox_id", ids[failed],
+	return nil, nil, refusal.Concerning(errs[failed], "sandbox_id", ids[failed],
 		"accepted_count", strconv.Itoa(len(done)), "accepted_sandbox_ids", firstIDs(done))
 }
 
@@ -127,11 +129,6 @@ func (s *Server) askOne(ctx context.Context, id string, command lifecycle.Comman
 func fits(view actors.View, command lifecycle.Command) bool {
 	events, err := lifecycle.Decide(view.State, lifecycle.Policy{Spec: view.Spec}, command, time.Now())
 	return err == nil && len(events) > 0
-}
-
-// inOneOf reports whether the sandbox is in one of the states; none stands for all of them.
-func inOneOf(view actors.View, states []lifecycle.Phase) bool {
-	return len(states) == 0 || slices.Contains(states, view.State.Phase)
 }
 
 // firstIDs joins as many ids with commas as may stand in a refusal.

@@ -41,7 +41,6 @@ const (
 	reasonInvalidState    = "SANDBOX_INVALID_STATE"
 	reasonExecTerminal    = "EXEC_ALREADY_TERMINAL"
 	reasonExecNotRunning  = "EXEC_NOT_RUNNING"
-	reasonExpired         = "SANDBOX_EVENT_SEQUENCE_EXPIRED"
 	reasonDiskFull        = "DISK_FULL"
 	reasonTooMany         = "SANDBOXES_TOO_MANY"
 	reasonOverlap         = "MOUNT_SOURCE_OVERLAPS"
@@ -134,34 +133,12 @@ var kinds = []errorKind{
 		"whether the request on %s was carried out is unknown: read its state before trying again"},
 }
 
-// concerned is an error about ids that its request does not name, or names otherwise.
-type concerned struct {
-	error
-	ids map[string]string
-}
-
-func (c *concerned) Unwrap() error { return c.error }
-
-// concerning takes keys and values in turn. It returns nil for nil.
-func concerning(err error, ids ...string) error {
-	if err == nil {
-		return nil
-	}
-	c := &concerned{err, map[string]string{}}
-	for i := 0; i+1 < len(ids); i += 2 {
-		c.ids[ids[i]] = ids[i+1]
-	}
-	return c
-}
-
 // answer makes a status with ErrorInfo of what a handler returned, with ids, those that the request names.
 func (s *Server) answer(err error, ids map[string]string) error {
 	if _, done := status.FromError(err); done { // nil, or of the stream itself
 		return err
 	}
-	if c, ok := errors.AsType[*concerned](err); ok {
-		maps.Copy(ids, c.ids)
-	}
+	maps.Copy(ids, refusal.Concerned(err))
 	r := s.refused(err, ids)
 	maps.Copy(ids, r.Metadata)
 	if st := newStatus(r.Code, r.Reason, r.Message, ids); proto.Size(st.Proto()) <= maxStatus {

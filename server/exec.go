@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"google.golang.org/grpc"
 
 	"github.com/agbox-dev/agbox/actors"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -52,14 +52,14 @@ func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecs
 		views = make([]actors.View, 1)
 		views[0], err = s.system.Sandbox(req.GetSandboxId())
 	} else {
-		views, err = s.matching(nil)
+		views, err = s.fleet.Matching(nil)
 	}
 	if err != nil {
 		return nil, err
 	}
 	var list execList
 	for _, view := range views {
-		ids := runningIDs(view.State)
+		ids := fleet.RunningIDs(view.State)
 		slices.Reverse(ids)
 		for _, id := range ids {
 			exec, err := s.db.Exec(view.State.SandboxID, id)
@@ -72,12 +72,4 @@ func (s *Server) ListActiveExecs(_ context.Context, req *agboxv1.ListActiveExecs
 		}
 	}
 	return &agboxv1.ListActiveExecsResponse{Execs: list.execs}, nil
-}
-
-func (s *Server) AttachExec(stream grpc.BidiStreamingServer[agboxv1.AttachExecRequest, agboxv1.AttachExecResponse]) error {
-	return s.output.Attach(stream)
-}
-
-func (s *Server) ReadExecLog(req *agboxv1.ReadExecLogRequest, stream grpc.ServerStreamingServer[agboxv1.ExecLogChunk]) error {
-	return s.output.ReadExec(req, stream)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -21,7 +22,7 @@ const (
 const reasonLimitTooLarge = "LIMIT_TOO_LARGE"
 
 func (s *Server) ListExecs(ctx context.Context, req *agboxv1.ListExecsRequest) (*agboxv1.ListExecsResponse, error) {
-	if err := knownStates("states", req.States); err != nil {
+	if err := fleet.KnownStates("states", req.States); err != nil {
 		return nil, err
 	}
 	if req.Limit > maxExecs {

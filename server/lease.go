@@ -9,6 +9,7 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
 )
 
 // HoldSandbox holds until the client leaves, however that comes about: its connection is gone, then, and with it the
@@ -23,7 +24,7 @@ func (s *Server) HoldSandbox(req *agboxv1.HoldSandboxRequest, stream grpc.Server
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&agboxv1.HoldSandboxResponse{Sandbox: handle(view)}); err != nil {
+	if err := stream.Send(&agboxv1.HoldSandboxResponse{Sandbox: fleet.Handle(view)}); err != nil {
 		return err
 	}
 	err = s.until(stream.Context(), req.SandboxId, nil, func() (bool, error) {

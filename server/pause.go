@@ -6,6 +6,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -53,5 +54,5 @@ func (s *Server) ExtendSandbox(ctx context.Context, req *agboxv1.ExtendSandboxRe
 	if err != nil {
 		return nil, err
 	}
-	return &agboxv1.ExtendSandboxResponse{Sandbox: handle(view)}, nil
+	return &agboxv1.ExtendSandboxResponse{Sandbox: fleet.Handle(view)}, nil
 }

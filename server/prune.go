@@ -14,6 +14,8 @@ import (
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -30,8 +32,8 @@ func (s *Server) Prune(ctx context.Context, req *agboxv1.PruneRequest) (*agboxv1
 		states = []lifecycle.Phase{lifecycle.Stopped, lifecycle.Failed}
 	}
 	since := time.Now().Add(-req.OlderThan.AsDuration())
-	old := func(v actors.View) bool { return inOneOf(v, states) && !v.State.ChangedAt.AsTime().After(since) }
-	views, err := s.matching(req.LabelSelector, states...)
+	old := func(v actors.View) bool { return fleet.InOneOf(v, states) && !v.State.ChangedAt.AsTime().After(since) }
+	views, err := s.fleet.Matching(req.LabelSelector, states...)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func (s *Server) Prune(ctx context.Context, req *agboxv1.PruneRequest) (*agboxv1
 	}
 	if req.Snapshots {
 		if response.SnapshotIds, err = s.pruneSnapshots(ctx, req, since); err != nil {
-			return nil, concerning(err, "accepted_count", strconv.Itoa(len(response.SandboxIds)), "accepted_sandbox_ids", firstIDs(response.SandboxIds))
+			return nil, refusal.Concerning(err, "accepted_count", strconv.Itoa(len(response.SandboxIds)), "accepted_sandbox_ids", firstIDs(response.SandboxIds))
 		}
 	}
 	return response, nil
@@ -65,7 +67,7 @@ func (s *Server) pruneSnapshots(ctx context.Context, req *agboxv1.PruneRequest, 
 		return cmp.Or(b.CreatedAt.AsTime().Compare(a.CreatedAt.AsTime()), strings.Compare(a.SnapshotId, b.SnapshotId))
 	})
 	for _, snapshot := range found {
-		if snapshot.ForkID != "" || !carries(snapshot.Labels, req.LabelSelector) || snapshot.CreatedAt.AsTime().After(since) {
+		if snapshot.ForkID != "" || !fleet.Carries(snapshot.Labels, req.LabelSelector) || snapshot.CreatedAt.AsTime().After(since) {
 			continue
 		}
 		if req.DryRun {
@@ -91,7 +93,7 @@ func validatePrune(req *agboxv1.PruneRequest) error {
 	if err := spec.ValidateDuration("older_than", req.OlderThan); err != nil {
 		return err
 	}
-	if err := knownStates("states", req.States); err != nil {
+	if err := fleet.KnownStates("states", req.States); err != nil {
 		return err
 	}
 	for i, state := range req.States {

@@ -9,13 +9,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
 	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 	"github.com/agbox-dev/agbox/text"
@@ -61,7 +60,7 @@ func (s *Server) create(ctx context.Context, id string, resolved *spec.Resolved)
 	if err != nil {
 		return nil, err
 	}
-	return &agboxv1.CreateSandboxResponse{Sandbox: handle(view)}, nil
+	return &agboxv1.CreateSandboxResponse{Sandbox: fleet.Handle(view)}, nil
 }
 
 const reasonNoCopyOnWrite = "COPY_ON_WRITE_UNAVAILABLE"
@@ -170,17 +169,17 @@ func (s *Server) GetSandbox(_ context.Context, req *agboxv1.GetSandboxRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &agboxv1.GetSandboxResponse{Sandbox: handle(view)}, nil
+	return &agboxv1.GetSandboxResponse{Sandbox: fleet.Handle(view)}, nil
 }
 
 func (s *Server) ListSandboxes(_ context.Context, req *agboxv1.ListSandboxesRequest) (*agboxv1.ListSandboxesResponse, error) {
 	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
 		return nil, err
 	}
-	if err := knownStates("states", req.States); err != nil {
+	if err := fleet.KnownStates("states", req.States); err != nil {
 		return nil, err
 	}
-	views, err := s.matching(req.LabelSelector, req.States...)
+	views, err := s.fleet.Matching(req.LabelSelector, req.States...)
 	if err != nil {
 		return nil, err
 	}
@@ -188,20 +187,11 @@ func (s *Server) ListSandboxes(_ context.Context, req *agboxv1.ListSandboxesRequ
 	response := &agboxv1.ListSandboxesResponse{}
 	for _, view := range views {
 		if deleted || view.State.Phase != lifecycle.Deleted {
-			response.Sandboxes = append(response.Sandboxes, handle(view))
+			response.Sandboxes = append(response.Sandboxes, fleet.Handle(view))
 		}
 	}
 	elideHandles(response)
 	return response, nil
-}
-
-// matching returns the sandboxes that carry every label of the selector and are in one of the states, newest first. No
-// states are all.
-func (s *Server) matching(selector map[string]string, states ...lifecycle.Phase) ([]actors.View, error) {
-	views, err := s.system.Sandboxes(func(spec *agboxv1.CreateSpec) bool { return carries(spec.Labels, selector) })
-	views = slices.DeleteFunc(views, func(v actors.View) bool { return !inOneOf(v, states) })
-	slices.SortFunc(views, newestFirst)
-	return views, err
 }
 
 func (s *Server) ResumeSandbox(ctx context.Context, req *agboxv1.ResumeSandboxRequest) (*agboxv1.AcceptedResponse, error) {
@@ -238,8 +228,4 @@ func (s *Server) DeleteSandboxes(ctx context.Context, req *agboxv1.DeleteSandbox
 		return nil, err
 	}
 	return &agboxv1.DeleteSandboxesResponse{DeletedSandboxIds: ids, DeletedCount: uint32(len(ids))}, nil
-}
-
-func (s *Server) ReadSandboxLog(req *agboxv1.ReadSandboxLogRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxLogChunk]) error {
-	return s.output.ReadSandbox(req, stream)
 }

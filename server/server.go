@@ -24,6 +24,7 @@ import (
 	"github.com/agbox-dev/agbox/execlog"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
 	"github.com/agbox-dev/agbox/server/output"
 	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
@@ -90,6 +91,7 @@ type Server struct {
 	close   context.CancelCauseFunc
 	carried carried
 	output  *output.Reader
+	fleet   *fleet.Fleet
 	// receivers read what clients upload, and end with their streams.
 	receivers sync.WaitGroup
 	// snapshotMade holds a token when a snapshot was made since retain has looked.
@@ -105,6 +107,7 @@ func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, 
 	s := &Server{config: config, system: system, db: db, runtime: runtime, log: log,
 		health: health.NewServer(), walks: make(chan struct{}, maxWalks), snapshotMade: make(chan struct{}, 1)}
 	s.closing, s.close = context.WithCancelCause(context.Background())
+	s.fleet = fleet.New(system, db, runtime, log)
 	s.output = output.NewReader(system, db, runtime, &execlog.Notices{Blind: func(err error) {
 		log.Warn("output is followed by looking at its files again and again, which is slower", slog.Any("error", err))
 	}})

@@ -17,6 +17,8 @@ import (
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -176,7 +178,7 @@ func (s *Server) ListSnapshots(ctx context.Context, req *agboxv1.ListSnapshotsRe
 	}
 	response := &agboxv1.ListSnapshotsResponse{}
 	for _, snapshot := range found {
-		if carries(snapshot.Labels, req.LabelSelector) && (req.SandboxId == "" || req.SandboxId == snapshot.SandboxId) {
+		if fleet.Carries(snapshot.Labels, req.LabelSelector) && (req.SandboxId == "" || req.SandboxId == snapshot.SandboxId) {
 			response.Snapshots = append(response.Snapshots, snapshot.Snapshot)
 		}
 	}
@@ -307,7 +309,7 @@ func (s *Server) ForkSandbox(ctx context.Context, req *agboxv1.ForkSandboxReques
 			s.log.Warn("the image of a fork that was refused stays until the next start", "image", image, "error", undone)
 		}
 	}
-	return response, concerning(err, "sandbox_id", id)
+	return response, refusal.Concerning(err, "sandbox_id", id)
 }
 
 // fork makes the snapshot that the fork begins with, unless it could not be accepted anyway, and returns its spec.
@@ -338,11 +340,11 @@ func (s *Server) fork(ctx context.Context, id, snapshotID string, req *agboxv1.F
 func (s *Server) forkedAlready(ctx context.Context, id string, earlier *agboxv1.CreateSpec, fork bool) (*agboxv1.CreateSandboxResponse, error) {
 	mark := requestID(ctx)
 	if !fork || mark == "" {
-		return nil, concerning(actors.ErrSandboxIDTaken, "sandbox_id", id)
+		return nil, refusal.Concerning(actors.ErrSandboxIDTaken, "sandbox_id", id)
 	}
 	view, err := s.system.Create(ctx, id, earlier, mark)
 	if err != nil {
-		return nil, concerning(err, "sandbox_id", id)
+		return nil, refusal.Concerning(err, "sandbox_id", id)
 	}
-	return &agboxv1.CreateSandboxResponse{Sandbox: handle(view)}, nil
+	return &agboxv1.CreateSandboxResponse{Sandbox: fleet.Handle(view)}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
 )
 
 // GetStats reads what the containers use now. A service that does not run is left out.
@@ -23,16 +24,11 @@ func (s *Server) GetStats(ctx context.Context, req *agboxv1.GetStatsRequest) (*a
 			return nil, err
 		}
 	}
-	if !primaryRuns(containers) { // it is not in such a state, or is about to leave it
+	if !fleet.PrimaryRuns(containers) { // it is not in such a state, or is about to leave it
 		return nil, &lifecycle.Refusal{Kind: lifecycle.ErrNotReady, Message: fmt.Sprintf(
 			"sandbox %s is %s and its primary does not run: there are stats only while it does", req.SandboxId, stateName(view.State.Phase))}
 	}
 	return &agboxv1.GetStatsResponse{Containers: containers}, nil
-}
-
-// primaryRuns reports whether the stats are of a sandbox that runs, of whose containers the primary is the first.
-func primaryRuns(containers []*agboxv1.ContainerStats) bool {
-	return len(containers) > 0 && containers[0].ServiceName == ""
 }
 
 func (s *Server) Info(ctx context.Context, _ *agboxv1.InfoRequest) (*agboxv1.InfoResponse, error) {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -11,15 +10,13 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/fleet"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
-// reasonStateUnknown: a state to wait or look for that there is not.
-const reasonStateUnknown = "STATE_UNKNOWN"
-
 // WaitSandbox looks at the sandbox now and after each change. A state that passes at once may not be seen.
 func (s *Server) WaitSandbox(ctx context.Context, req *agboxv1.WaitSandboxRequest) (*agboxv1.WaitSandboxResponse, error) {
-	if err := knownStates("states", req.States); err != nil {
+	if err := fleet.KnownStates("states", req.States); err != nil {
 		return nil, err
 	}
 	view, err := s.system.Sandbox(req.SandboxId)
@@ -44,7 +41,7 @@ func (s *Server) WaitSandbox(ctx context.Context, req *agboxv1.WaitSandboxReques
 	if err != nil {
 		return nil, err
 	}
-	return &agboxv1.WaitSandboxResponse{Sandbox: handle(view), Reached: reached}, nil
+	return &agboxv1.WaitSandboxResponse{Sandbox: fleet.Handle(view), Reached: reached}, nil
 }
 
 // outOfReach reports whether a sandbox in this state gets to none of those wanted, whatever anybody asks for.
@@ -105,25 +102,4 @@ func (s *Server) until(ctx context.Context, sandboxID string, timeout *durationp
 			return because(ctx, nil)
 		}
 	}
-}
-
-// state is one of the API's enums of states.
-type state interface {
-	agboxv1.SandboxState | agboxv1.ExecState
-	String() string
-}
-
-// knownStates refuses the unspecified state, and those of newer versions, which would never come.
-func knownStates[S state](field string, states []S) error {
-	names := agboxv1.SandboxState_name
-	if _, execs := any(states).([]agboxv1.ExecState); execs {
-		names = agboxv1.ExecState_name
-	}
-	for i, state := range states {
-		if _, known := names[int32(state)]; !known || state == 0 {
-			return &spec.Error{Reason: reasonStateUnknown, Field: fmt.Sprintf("%s[%d]", field, i),
-				Message: fmt.Sprintf("%s is no state to ask for: name one that the API has", state)}
-		}
-	}
-	return nil
 }

@@ -2,6 +2,7 @@
 package refusal
 
 import (
+	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/codes"
@@ -30,4 +31,32 @@ func New(code codes.Code, reason, field, format string, args ...any) *Error {
 		e.Message, e.Metadata["field"] = field+": "+e.Message, field
 	}
 	return e
+}
+
+// concerned is an error about ids that its request does not name, or names otherwise.
+type concerned struct {
+	error
+	ids map[string]string
+}
+
+func (c *concerned) Unwrap() error { return c.error }
+
+// Concerning takes keys and values in turn. It returns nil for nil.
+func Concerning(err error, ids ...string) error {
+	if err == nil {
+		return nil
+	}
+	c := &concerned{err, map[string]string{}}
+	for i := 0; i+1 < len(ids); i += 2 {
+		c.ids[ids[i]] = ids[i+1]
+	}
+	return c
+}
+
+// Concerned are the ids that Concerning was told.
+func Concerned(err error) map[string]string {
+	if c, ok := errors.AsType[*concerned](err); ok {
+		return c.ids
+	}
+	return nil
 }

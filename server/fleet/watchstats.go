@@ -1,4 +1,4 @@
-package server
+package fleet
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
@@ -31,7 +32,7 @@ const engineCalls = 4
 // WatchStats reads every sandbox that matches and runs, once when it begins to and then with all others at each interval.
 // What is not read or sent by the next one is not read again for it: a slow engine or client gets fewer readings, and
 // holds no more than engineCalls of them. The response headers say that it has begun.
-func (s *Server) WatchStats(req *agboxv1.WatchStatsRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxStats]) error {
+func (s *Fleet) WatchStats(req *agboxv1.WatchStatsRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxStats]) error {
 	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (s *Server) WatchStats(req *agboxv1.WatchStatsRequest, stream grpc.ServerSt
 		return err
 	}
 	w := &statsWatch{
-		server: s, selector: req.LabelSelector, stream: stream, version: s.db.Version(),
+		fleet: s, selector: req.LabelSelector, stream: stream, version: s.db.Version(),
 		watched: map[string]bool{}, busy: map[string]bool{},
 		next: make(chan string), done: make(chan reading), calls: semaphore.NewWeighted(engineCalls),
 	}
@@ -77,7 +78,7 @@ func statsInterval(req *agboxv1.WatchStatsRequest) (time.Duration, error) {
 
 // statsWatch is one stream of stats. All but the channels and calls belongs to the stream's own goroutine.
 type statsWatch struct {
-	server   *Server
+	fleet    *Fleet
 	selector map[string]string
 	stream   grpc.ServerStreamingServer[agboxv1.SandboxStats]
 	// version is up to where it has been told which sandboxes changed.
@@ -101,7 +102,7 @@ func (w *statsWatch) run(ctx context.Context, interval time.Duration) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
-		changes := w.server.db.ChangesAfter(w.version)
+		changes := w.fleet.db.ChangesAfter(w.version)
 		if err := w.take(changes); err != nil {
 			return err
 		}
@@ -151,12 +152,12 @@ func (w *statsWatch) take(changes persist.Changes) error {
 		return w.look()
 	}
 	for _, id := range changes.Changed {
-		sandbox, found := w.server.system.Spec(id)
-		if !found || !carries(sandbox.Labels, w.selector) {
+		sandbox, found := w.fleet.system.Spec(id)
+		if !found || !Carries(sandbox.Labels, w.selector) {
 			delete(w.watched, id)
 			continue
 		}
-		view, err := w.server.system.Sandbox(id)
+		view, err := w.fleet.system.Sandbox(id)
 		if err != nil && !errors.Is(err, actors.ErrNotFound) {
 			return err
 		}
@@ -167,7 +168,7 @@ func (w *statsWatch) take(changes persist.Changes) error {
 
 // look looks at all sandboxes anew.
 func (w *statsWatch) look() error {
-	views, err := w.server.matching(w.selector)
+	views, err := w.fleet.Matching(w.selector)
 	if err != nil {
 		return err
 	}
@@ -197,11 +198,11 @@ func (w *statsWatch) send(r reading) error {
 	delete(w.busy, r.id)
 	switch {
 	case errors.Is(r.err, runtime.ErrUnreachable):
-		return concerning(r.err, "sandbox_id", r.id)
+		return refusal.Concerning(r.err, "sandbox_id", r.id)
 	case r.err != nil:
-		w.server.log.Warn("stats could not be read", slog.String("sandbox_id", r.id), slog.Any("error", r.err))
+		w.fleet.log.Warn("stats could not be read", slog.String("sandbox_id", r.id), slog.Any("error", r.err))
 		return nil
-	case !w.watched[r.id] || !primaryRuns(r.containers):
+	case !w.watched[r.id] || !PrimaryRuns(r.containers):
 		return nil
 	}
 	return w.stream.Send(&agboxv1.SandboxStats{SandboxId: r.id, Containers: r.containers})
@@ -226,7 +227,7 @@ func (w *statsWatch) read(ctx context.Context) {
 }
 
 func (w *statsWatch) stats(ctx context.Context, id string) ([]*agboxv1.ContainerStats, error) {
-	sandbox, found := w.server.system.Spec(id)
+	sandbox, found := w.fleet.system.Spec(id)
 	if !found {
 		return nil, nil
 	}
@@ -235,10 +236,15 @@ func (w *statsWatch) stats(ctx context.Context, id string) ([]*agboxv1.Container
 		return nil, err
 	}
 	defer w.calls.Release(weight)
-	return w.server.runtime.Stats(ctx, id)
+	return w.fleet.runtime.Stats(ctx, id)
 }
 
 // statsWeight is how many of engineCalls the sandbox's containers take.
 func statsWeight(sandbox *agboxv1.CreateSpec) int64 {
 	return int64(min(1+len(sandbox.RequiredServices)+len(sandbox.OptionalServices), engineCalls))
+}
+
+// PrimaryRuns reports whether the stats are of a sandbox that runs, of whose containers the primary is the first.
+func PrimaryRuns(containers []*agboxv1.ContainerStats) bool {
+	return len(containers) > 0 && containers[0].ServiceName == ""
 }

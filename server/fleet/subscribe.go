@@ -1,4 +1,4 @@
-package server
+package fleet
 
 import (
 	"errors"
@@ -12,11 +12,14 @@ import (
 	"github.com/agbox-dev/agbox/server/refusal"
 )
 
+// reasonExpired: the log does not go on from there, see expired.
+const reasonExpired = "SANDBOX_EVENT_SEQUENCE_EXPIRED"
+
 // chunk is how many events a subscription reads at a time; a slow client holds no more than these.
 const chunk = 64
 
 // SubscribeSandboxEvents follows the log, not the actor: a subscriber is a cursor, and a slow one an old cursor.
-func (s *Server) SubscribeSandboxEvents(req *agboxv1.SubscribeSandboxEventsRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
+func (s *Fleet) SubscribeSandboxEvents(req *agboxv1.SubscribeSandboxEventsRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
 	view, err := s.system.Sandbox(req.SandboxId)
 	if err != nil {
 		return err
@@ -40,7 +43,7 @@ func (s *Server) SubscribeSandboxEvents(req *agboxv1.SubscribeSandboxEventsReque
 
 // expired refuses to go on from a sequence that is not followed by what the sandbox keeps.
 func expired(sandboxID string, from, oldest, newest uint64) error {
-	return concerning(refusal.New(codes.OutOfRange, reasonExpired, "",
+	return refusal.Concerning(refusal.New(codes.OutOfRange, reasonExpired, "",
 		"sequence %d is not one to continue from: sandbox %s keeps %d to %d: begin another one, with include_current_snapshot",
 		from, sandboxID, oldest, newest),
 		"sandbox_id", sandboxID, "from_sequence", strconv.FormatUint(from, 10),
@@ -50,7 +53,7 @@ func expired(sandboxID string, from, oldest, newest uint64) error {
 // follow sends what comes after cursor, for as long as the client stays. Events up to replayed were there before
 // it asked. A client that reads so slowly that events were removed before it came to them is told so; one that began at 0
 // has asked for what there is.
-func (s *Server) follow(sandboxID string, cursor, replayed uint64, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
+func (s *Fleet) follow(sandboxID string, cursor, replayed uint64, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
 	for {
 		changed := s.db.Changed(sandboxID)
 		events, err := s.db.Events(sandboxID, cursor, chunk)
@@ -81,7 +84,7 @@ func (s *Server) follow(sandboxID string, cursor, replayed uint64, stream grpc.S
 }
 
 // missed tells a reader that the events after its cursor were removed.
-func (s *Server) missed(sandboxID string, cursor uint64) error {
+func (s *Fleet) missed(sandboxID string, cursor uint64) error {
 	oldest, newest, err := s.db.Bounds(sandboxID)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package server
+package fleet
 
 import (
 	"context"
@@ -16,19 +16,17 @@ import (
 
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/actorstest"
+	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // engine is a runtime whose stats a test tells.
-type engine struct {
-	*actorstest.Runtime
-	stats func(ctx context.Context, id string) ([]*agboxv1.ContainerStats, error)
-}
+type engine func(ctx context.Context, id string) ([]*agboxv1.ContainerStats, error)
 
 func (e engine) Stats(ctx context.Context, id string) ([]*agboxv1.ContainerStats, error) {
-	return e.stats(ctx, id)
+	return e(ctx, id)
 }
 
 // statsStream is a client that takes a reading when the test does.
@@ -50,7 +48,7 @@ func (s statsStream) Send(stats *agboxv1.SandboxStats) error {
 }
 
 // watchStats begins a watch of so many READY sandboxes, and returns its server, its client and its end.
-func watchStats(t *testing.T, n int, interval time.Duration, stats func(context.Context, string) ([]*agboxv1.ContainerStats, error)) (*Server, statsStream, chan error) {
+func watchStats(t *testing.T, n int, interval time.Duration, stats func(context.Context, string) ([]*agboxv1.ContainerStats, error)) (*Fleet, statsStream, chan error) {
 	t.Helper()
 	db, err := persist.Open(filepath.Join(t.TempDir(), "ids.db"))
 	if err != nil {
@@ -61,7 +59,7 @@ func watchStats(t *testing.T, n int, interval time.Duration, stats func(context.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(Config{}, system, db, engine{fake, stats}, log)
+	s := New(system, db, engine(stats), log)
 	for i := range n {
 		makeReady(t, s, fmt.Sprintf("box-%02d", i))
 	}
@@ -76,7 +74,6 @@ func watchStats(t *testing.T, n int, interval time.Duration, stats func(context.
 		for more := true; more; {
 			_, more = <-ended
 		}
-		s.Shutdown()
 		system.Shutdown(context.Background())
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -163,13 +160,24 @@ func TestWatchStatsFault(t *testing.T) {
 	}
 }
 
-func makeReady(t *testing.T, s *Server, id string) {
+func makeReady(t *testing.T, s *Fleet, id string) {
 	t.Helper()
 	if _, err := s.system.Create(t.Context(), id, &agboxv1.CreateSpec{Image: "image"}, ""); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: id}); err != nil {
-		t.Fatal(err)
+	wait(t, s, id, lifecycle.Ready)
+}
+
+func wait(t *testing.T, s *Fleet, id string, phase lifecycle.Phase) {
+	t.Helper()
+	for {
+		changed := s.db.Changed(id)
+		if view, err := s.system.Sandbox(id); err != nil {
+			t.Fatal(err)
+		} else if view.State.Phase == phase {
+			return
+		}
+		<-changed
 	}
 }
 
@@ -184,13 +192,10 @@ func TestWatchStatsStopped(t *testing.T) {
 		}
 	}
 	until("box-00")
-	if _, err := s.StopSandbox(t.Context(), &agboxv1.StopSandboxRequest{SandboxId: "box-00"}); err != nil {
+	if _, err := s.system.Request(t.Context(), "box-00", lifecycle.Stop{Reason: lifecycle.ReasonStopRequested}); err != nil {
 		t.Fatal(err)
 	}
-	stopped := []agboxv1.SandboxState{agboxv1.SandboxState_SANDBOX_STATE_STOPPED}
-	if _, err := s.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: "box-00", States: stopped}); err != nil {
-		t.Fatal(err)
-	}
+	wait(t, s, "box-00", lifecycle.Stopped)
 	makeReady(t, s, "later")
 	until("later") // by now the stop is known
 	for range 10 {

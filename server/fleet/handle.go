@@ -1,4 +1,4 @@
-package server
+package fleet
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// handle is a sandbox as clients see it.
-func handle(v actors.View) *agboxv1.SandboxHandle {
+// Handle is a sandbox as clients see it.
+func Handle(v actors.View) *agboxv1.SandboxHandle {
 	return &agboxv1.SandboxHandle{
 		ExpiresAt: deadline(v.ExpiresAt), IdleAt: deadline(v.IdleAt), LeaseEndsAt: deadline(v.LeaseEndsAt),
 		Restarts:          v.State.Restarts,
@@ -41,10 +41,6 @@ func deadline(at time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(at)
 }
 
-func newestFirst(a, b actors.View) int {
-	return cmp.Or(b.State.CreatedAt.AsTime().Compare(a.State.CreatedAt.AsTime()), strings.Compare(a.State.SandboxID, b.State.SandboxID))
-}
-
 // snapshot tells the current state as events: one for the sandbox, one for each running exec, oldest first.
 func snapshot(v actors.View) []*agboxv1.SandboxEvent {
 	state := v.State
@@ -62,7 +58,7 @@ func snapshot(v actors.View) []*agboxv1.SandboxEvent {
 	sandbox := current(snapshotKind(state))
 	sandbox.Details = &agboxv1.SandboxEvent_SandboxPhase{SandboxPhase: phase}
 	events := []*agboxv1.SandboxEvent{sandbox}
-	for _, id := range runningIDs(state) {
+	for _, id := range RunningIDs(state) {
 		exec := current(agboxv1.EventType_EXEC_STARTED)
 		exec.EventId += "/" + id
 		exec.OccurredAt = state.Running[id]
@@ -104,8 +100,8 @@ func snapshotKind(state lifecycle.State) agboxv1.EventType {
 	return agboxv1.EventType_SANDBOX_ACCEPTED
 }
 
-// runningIDs lists the running execs, oldest first.
-func runningIDs(state lifecycle.State) []string {
+// RunningIDs lists the running execs, oldest first.
+func RunningIDs(state lifecycle.State) []string {
 	ids := make([]string, 0, len(state.Running))
 	for id := range state.Running {
 		ids = append(ids, id)

@@ -1,4 +1,4 @@
-package server
+package fleet
 
 import (
 	"errors"
@@ -10,19 +10,20 @@ import (
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
 // WatchSandboxes follows the logs of many sandboxes as SubscribeSandboxEvents does that of one. The response headers
 // say that it has begun: what is recorded after them is told.
-func (s *Server) WatchSandboxes(req *agboxv1.WatchSandboxesRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
+func (s *Fleet) WatchSandboxes(req *agboxv1.WatchSandboxesRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
 	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
 		return err
 	}
-	if err := knownStates("states", req.States); err != nil {
+	if err := KnownStates("states", req.States); err != nil {
 		return err
 	}
-	w := watch{server: s, selector: req.LabelSelector, states: req.States, stream: stream, version: s.db.Version(), cursors: map[string]uint64{}}
+	w := watch{fleet: s, selector: req.LabelSelector, states: req.States, stream: stream, version: s.db.Version(), cursors: map[string]uint64{}}
 	if err := w.begin(req.IncludeCurrentSnapshot); err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (s *Server) WatchSandboxes(req *agboxv1.WatchSandboxesRequest, stream grpc.
 
 // watch is one subscription to many sandboxes: a number for each, and the names of those that have more to tell.
 type watch struct {
-	server   *Server
+	fleet    *Fleet
 	selector map[string]string
 	// states are those whose events are told, all when there are none.
 	states []lifecycle.Phase
@@ -60,7 +61,7 @@ type watch struct {
 
 // begin places the cursors, and tells the present states when they are wanted.
 func (w *watch) begin(snapshots bool) error {
-	views, err := w.server.matching(w.selector)
+	views, err := w.fleet.Matching(w.selector)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (w *watch) begin(snapshots bool) error {
 			continue
 		}
 		w.cursors[view.State.SandboxID] = view.State.Sequence
-		if snapshots && inOneOf(view, w.states) {
+		if snapshots && InOneOf(view, w.states) {
 			told = append(told, snapshot(view)...)
 		}
 	}
@@ -92,7 +93,7 @@ func (w *watch) take(changes persist.Changes) {
 		if _, found := w.cursors[id]; found {
 			continue
 		}
-		if sandbox, found := w.server.system.Spec(id); found && carries(sandbox.Labels, w.selector) {
+		if sandbox, found := w.fleet.system.Spec(id); found && Carries(sandbox.Labels, w.selector) {
 			w.cursors[id] = 0
 		}
 	}
@@ -125,12 +126,12 @@ func (w *watch) round() error {
 		if !found {
 			continue // it is DELETED, and that was told
 		}
-		events, err := w.server.db.Events(id, cursor, chunk)
+		events, err := w.fleet.db.Events(id, cursor, chunk)
 		if errors.Is(err, persist.ErrNoSandbox) {
 			delete(w.cursors, id) // purged: there is nothing more to tell
 			continue
 		} else if err != nil {
-			return concerning(err, "sandbox_id", id)
+			return refusal.Concerning(err, "sandbox_id", id)
 		}
 		if err := w.send(id, events); err != nil {
 			return err
@@ -146,7 +147,7 @@ func (w *watch) send(id string, events []*agboxv1.SandboxEvent) error {
 	for _, event := range events {
 		cursor := w.cursors[id]
 		if event.Sequence != cursor+1 {
-			return w.server.missed(id, cursor)
+			return w.fleet.missed(id, cursor)
 		}
 		if len(w.states) == 0 || slices.Contains(w.states, event.SandboxState) {
 			if err := w.stream.Send(event); err != nil {
@@ -159,14 +160,4 @@ func (w *watch) send(id string, events []*agboxv1.SandboxEvent) error {
 		}
 	}
 	return nil
-}
-
-// carries reports whether labels hold every one of the selector.
-func carries(labels, selector map[string]string) bool {
-	for key, want := range selector {
-		if value, found := labels[key]; !found || value != want {
-			return false
-		}
-	}
-	return true
 }
