@@ -275,7 +275,7 @@ func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
 // removeImage leaves the image's parents alone, also those without a name.
 func (d *Docker) removeImage(ctx context.Context, image string) error {
 	_, err := d.api.ImageRemove(ctx, image, dockerimage.RemoveOptions{})
-	if err != nil && !engine.IsNotFound(err) {
+	if err != nil && !engine.ImageGone(err) {
 		return fmt.Errorf("cannot remove image %s: %w", image, err)
 	}
 	return nil

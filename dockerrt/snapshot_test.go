@@ -416,6 +416,15 @@ func TestSnapshotNameTaken(t *testing.T) {
 	if _, err := d.CreateSnapshot(t.Context(), wanted("nothing-there", "kept", nil)); !errors.Is(err, runtime.ErrNothingToKeep) {
 		t.Errorf("a snapshot of nothing is %v", err)
 	}
+	if _, err := d.CreateSnapshot(t.Context(), wanted(id, "removed-twice", &agboxv1.CreateSpec{Image: image})); err != nil {
+		t.Fatal(err)
+	}
+	s.use(proxy.Rule{Method: http.MethodDelete, Path: regexp.MustCompile("/images/"), Phase: proxy.After,
+		Fault: proxy.Status(http.StatusInternalServerError, "unrecognized image ID sha256:0123")})
+	if err := d.DeleteSnapshot(t.Context(), "removed-twice"); err != nil {
+		t.Errorf("a removal beside another one: %v", err)
+	}
+	s.use()
 	if found, err := s.engine.ImageInspect(t.Context(), name); err != nil || len(s.images()) != 0 {
 		t.Errorf("the foreign image is %v, %v; ours are %v", found.ID, err, s.images())
 	}

@@ -46,6 +46,11 @@ func Code(err error) string {
 func IsNotFound(err error) bool { return errdefs.IsNotFound(err) }
 func IsConflict(err error) bool { return errdefs.IsConflict(err) }
 
+// ImageGone: there is no such image, or another removal of it was faster, of which the engine makes a failure of its own.
+func ImageGone(err error) bool {
+	return IsNotFound(err) || err != nil && strings.Contains(err.Error(), "unrecognized image ID")
+}
+
 // RemovalInProgress: somebody else removes the container already, which is all we want.
 func RemovalInProgress(err error) bool {
 	return IsConflict(err) && strings.Contains(err.Error(), "already in progress")
