@@ -20,6 +20,9 @@ import (
 // leaseGrace is far longer than a daemon is away: a sandbox that is held never ends for want of its holder.
 const leaseGrace = time.Minute
 
+// endGrace is how long a sandbox lives that nobody holds, from its acceptance or the daemon's start.
+const endGrace = 3 * time.Second
+
 // hold holds a sandbox's lease until it is DELETED, over every restart of the daemon.
 func (w *world) hold(ctx context.Context, box *follower) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -93,8 +96,11 @@ func (c *client) feed(ctx context.Context, execID, text string) error {
 	return attached.CloseStdin()
 }
 
-// fileDir is where a client's files lie in its sandbox.
-const fileDir = "/workspace/chaos"
+// A client's files lie in fileDir in its sandbox, or in layered, which is the tree of the host's that all share, copy-on-write.
+const (
+	fileDir = "/workspace/chaos"
+	layered = "/layered"
+)
 
 // fileText is what a file of that name holds.
 func fileText(name string) string { return strings.Repeat(name+"\n", 500) }
@@ -110,7 +116,7 @@ func (c *client) upload(ctx context.Context, box *follower) {
 		panic(err) // it is written to memory
 	}
 	if c.ask(ctx, "upload to "+box.id, func(ctx context.Context) error {
-		_, err := c.world.client.UploadFiles(ctx, &agboxv1.UploadFilesStart{SandboxId: box.id, Path: fileDir}, bytes.NewReader(packed.Bytes()))
+		_, err := c.world.client.UploadFiles(ctx, &agboxv1.UploadFilesStart{SandboxId: box.id, Path: c.dir}, bytes.NewReader(packed.Bytes()))
 		return err
 	}) == nil {
 		c.files = append(c.files, name)
@@ -119,17 +125,39 @@ func (c *client) upload(ctx context.Context, box *follower) {
 
 // compare takes one of the files out again, which must be as it was put in.
 func (c *client) compare(ctx context.Context, box *follower) {
-	if len(c.files) == 0 {
+	if len(c.files) == 0 || box.ends { // which may end under the download
 		return
 	}
 	name := c.files[c.random.IntN(len(c.files))]
 	var text string
 	err := c.ask(ctx, "download from "+box.id, func(ctx context.Context) (err error) {
-		text, err = c.download(ctx, box.id, fileDir+"/"+name)
+		text, err = c.download(ctx, box.id, c.dir+"/"+name)
 		return err
 	})
 	if typed, ok := errors.AsType[*raw.Error](err); ok && typed.Reason == "FILE_NOT_FOUND" || err == nil && text != fileText(name) {
 		c.world.checker.Report().Add(checker.WrongFile, box.id, fmt.Sprintf("%s: %d bytes of %d, %v", name, len(text), len(fileText(name)), err))
+	}
+}
+
+// changes has the daemon tell what the layer holds: all files, as added ones.
+func (c *client) changes(ctx context.Context, box *follower) {
+	var added []string
+	err := c.ask(ctx, "changes of "+box.id, func(ctx context.Context) error {
+		added = nil
+		for change, err := range c.world.sdk.Changes(ctx, box.id) {
+			if err != nil {
+				return err
+			}
+			if change.Kind == sdk.ChangeAdded {
+				added = append(added, change.Path)
+			}
+		}
+		return nil
+	})
+	for _, name := range c.files {
+		if err == nil && !slices.Contains(added, name) {
+			c.world.checker.Report().Add(checker.WrongFile, box.id, fmt.Sprintf("%s is not told as added, but %v", name, added))
+		}
 	}
 }
 

@@ -29,6 +29,8 @@ type client struct {
 	// files are the names of those that the daemon has put into its sandbox; kept is its snapshot, nil when it has none.
 	files []string
 	kept  *kept
+	// dir is where they lie.
+	dir string
 	// box is its sandbox, nil when it has none. Others may look at it.
 	box atomic.Pointer[follower]
 }
@@ -75,6 +77,8 @@ func (c *client) step(ctx context.Context) {
 		c.operate(ctx, box, checker.Resume)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_STOPPED && dice < 0.8:
 		c.compare(ctx, box)
+	case c.dir == layered && !box.ends && dice < 0.1:
+		c.changes(ctx, box)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_PAUSED && dice < 0.9:
 		c.operate(ctx, box, checker.Unpause)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.48:
@@ -91,9 +95,9 @@ func (c *client) step(ctx context.Context) {
 		c.look(ctx, box, v)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.82 && len(v.running) == 0: // what is frozen does not end
 		c.operate(ctx, box, checker.Pause)
-	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.85:
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.85 && c.dir == fileDir: // a layer is in no snapshot
 		c.keep(ctx, box)
-	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.87:
+	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.87 && c.dir == fileDir && !box.ends:
 		c.fork(ctx, box)
 	case v.state == agboxv1.SandboxState_SANDBOX_STATE_READY && dice < 0.91:
 		c.operate(ctx, box, checker.Stop)
@@ -154,15 +158,23 @@ func (c *client) create(ctx context.Context) {
 	c.made++
 	id := fmt.Sprintf("%s-%d-%d", c.world.prefix, c.n, c.made)
 	request := &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{}}
-	leased := c.random.Float64() < 0.15
-	if leased {
+	leased, ends := c.random.Float64() < 0.15, c.random.Float64() < 0.1
+	switch {
+	case ends:
+		request.CreateSpec.Lease = &agboxv1.LeaseSpec{Grace: durationpb.New(endGrace)}
+		c.world.record.Ends(id)
+	case leased:
 		request.CreateSpec.Lease = &agboxv1.LeaseSpec{Grace: durationpb.New(leaseGrace)}
 	}
-	c.files = nil
+	c.files, c.dir = nil, fileDir
 	if c.kept != nil && c.random.Float64() < 0.5 {
 		request.SnapshotId, c.files = c.kept.id, slices.Clone(c.kept.files)
 	} else {
 		request.CreateSpec.Image = c.world.image
+		if c.random.Float64() < 0.25 {
+			c.dir = layered
+			request.CreateSpec.Mounts = []*agboxv1.MountSpec{{Source: c.world.tree, Target: layered, Mode: "cow"}}
+		}
 	}
 	if !c.begin(ctx, id, func(ctx context.Context) error {
 		_, err := c.world.client.CreateSandbox(ctx, request)
@@ -171,7 +183,7 @@ func (c *client) create(ctx context.Context) {
 		return
 	}
 	box := c.world.follow(ctx, id)
-	if leased {
+	if box.ends = ends; leased && !ends {
 		c.world.hold(ctx, box)
 	}
 	c.box.Store(box)
@@ -232,6 +244,9 @@ func (c *client) exec(ctx context.Context, box *follower) {
 	}
 	script := fmt.Sprintf("seq 1 %d; sleep %.3f; seq %d %d; seq 1 %d >&2; exit %d",
 		first, min(pause, 2*time.Second).Seconds(), first+1, first+second, want.Stderr, want.ExitCode)
+	if c.dir == layered {
+		script = "echo mine >>" + layered + "/file; " + script
+	}
 	c.world.record.AskExec(box.id, id, want)
 	err := c.ask(ctx, "exec "+id, func(ctx context.Context) error {
 		_, err := c.world.client.CreateExec(ctx, &agboxv1.CreateExecRequest{

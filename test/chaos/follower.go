@@ -19,6 +19,8 @@ type follower struct {
 	world *world
 	id    string
 	done  chan struct{}
+	// ends: nobody holds its lease, so it is deleted by itself.
+	ends bool
 
 	mu      sync.Mutex
 	changed chan struct{}

@@ -89,6 +89,7 @@ func (w *world) killEngine(ctx context.Context) error {
 func (w *world) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, restTime)
 	defer cancel()
+	w.judgeTree()
 	return w.checker.Rest(ctx)
 }
 

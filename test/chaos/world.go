@@ -69,6 +69,7 @@ type world struct {
 	config  Config
 	prefix  string
 	image   string
+	tree    string // on the host, which sandboxes have copy-on-write
 	random  *rand.Rand
 	own     *Engine // nil: the engine is not ours to kill
 	engine  *dockerclient.Client
@@ -142,6 +143,9 @@ func newWorld(ctx context.Context, config Config) (_ *world, err error) {
 	if w.image, err = dockertest.EnsureImage(ctx, w.engine, dockertest.Busybox); err != nil {
 		return nil, err
 	}
+	if err := w.plant(); err != nil {
+		return nil, err
+	}
 	host := w.engine.DaemonHost()
 	if config.Faults {
 		if w.proxy, err = proxy.New(socketOf(host), filepath.Join(config.Dir, "proxy"), config.Seed); err != nil {
@@ -166,6 +170,25 @@ func newWorld(ctx context.Context, config Config) (_ *world, err error) {
 		w.clients = append(w.clients, newClient(w, n, config.Seed))
 	}
 	return w, nil
+}
+
+// planted is what the one file in the tree holds.
+const planted = "of the host\n"
+
+// plant makes the tree.
+func (w *world) plant() error {
+	w.tree = filepath.Join(w.config.Dir, "tree")
+	file := filepath.Join(w.tree, "file")
+	return errors.Join(os.Mkdir(w.tree, 0o777), os.Chmod(w.tree, 0o777), os.WriteFile(file, []byte(planted), 0o666), os.Chmod(file, 0o666))
+}
+
+// judgeTree finds what sandboxes did to the tree: nothing.
+func (w *world) judgeTree() {
+	entries, err := os.ReadDir(w.tree)
+	text, readErr := os.ReadFile(filepath.Join(w.tree, "file"))
+	if err = errors.Join(err, readErr); err != nil || len(entries) != 1 || string(text) != planted {
+		w.checker.Report().Add(checker.HostChanged, w.tree, fmt.Sprintf("it holds %v, its file %q, %v", entries, text, err))
+	}
 }
 
 func (w *world) close() error {

@@ -98,7 +98,7 @@ func (c *Checker) Gone(ctx context.Context, ids []string) error {
 	return c.awaitSnapshots(ctx, known)
 }
 
-// follow reads the sandbox's log from the daemon until it is at rest. It returns nil for a sandbox that is not
+// follow reads the sandbox's log from the daemon until it is at rest, or DELETED where nobody holds it. It returns nil for a sandbox that is not
 // there, and for one that comes to no rest.
 func (c *Checker) follow(ctx context.Context, id string) (*history, error) {
 	found, err := c.Client.GetSandbox(ctx, &agboxv1.GetSandboxRequest{SandboxId: id})
@@ -115,7 +115,7 @@ func (c *Checker) follow(ctx context.Context, id string) (*history, error) {
 		return nil, fmt.Errorf("%w: events of %s: %w", ErrUnreadable, id, err)
 	}
 	defer stream.Close()
-	h := newHistory(id, nil, c.report)
+	h, ends := newHistory(id, nil, c.report), c.Record.ends(id)
 	for {
 		event, err := stream.Recv()
 		if ctx.Err() != nil {
@@ -125,7 +125,7 @@ func (c *Checker) follow(ctx context.Context, id string) (*history, error) {
 			return nil, fmt.Errorf("%w: events of %s: %w", ErrUnreadable, id, err)
 		}
 		h.add(event, c.report)
-		if h.newest() >= found.Sandbox.LastEventSequence && h.atRest() {
+		if h.newest() >= found.Sandbox.LastEventSequence && h.atRest() && (!ends || h.state == deleted || h.gaveUp()) {
 			return h, nil
 		}
 	}

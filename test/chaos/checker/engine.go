@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/api/types/volume"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -61,8 +62,17 @@ func (c *Checker) late(ctx context.Context, known map[string]agboxv1.SandboxStat
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
+	volumes, err := c.Engine.VolumeList(ctx, volume.ListOptions{Filters: ours})
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
 	for _, n := range networks {
 		if known[n.Labels[labelSandbox]] == deleted {
+			return true, nil
+		}
+	}
+	for _, v := range volumes.Volumes {
+		if known[v.Labels[labelSandbox]] == deleted {
 			return true, nil
 		}
 	}
@@ -86,6 +96,9 @@ func (c *Checker) judgeEngine(ctx context.Context, known map[string]agboxv1.Sand
 	}
 	networks, err := c.judgeNetworks(ctx, known, ours)
 	if err != nil {
+		return err
+	}
+	if err := c.judgeVolumes(ctx, known, ours); err != nil {
 		return err
 	}
 	containers, err := c.judgeContainers(ctx, known, ours)
@@ -120,6 +133,20 @@ func (c *Checker) judgeNetworks(ctx context.Context, known map[string]agboxv1.Sa
 		}
 	}
 	return count, nil
+}
+
+// judgeVolumes finds the layers of copy-on-write mounts whose sandbox is gone.
+func (c *Checker) judgeVolumes(ctx context.Context, known map[string]agboxv1.SandboxState, ours func(map[string]string) bool) error {
+	list, err := c.Engine.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelSandbox))})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	for _, v := range list.Volumes {
+		if state, there := known[v.Labels[labelSandbox]]; ours(v.Labels) && (!there || state == deleted) {
+			c.report.add(LeakedVolume, v.Name, "its sandbox is %s", label(state, there))
+		}
+	}
+	return nil
 }
 
 func (c *Checker) judgeContainers(ctx context.Context, known map[string]agboxv1.SandboxState, ours func(map[string]string) bool) (map[string]int, error) {
@@ -193,11 +220,15 @@ func (c *Checker) Sweep(ctx context.Context) error {
 	for _, found := range networks {
 		errs = append(errs, c.Engine.NetworkRemove(ctx, found.ID))
 	}
+	volumes, volumesErr := c.Engine.VolumeList(ctx, volume.ListOptions{Filters: ours})
+	for _, found := range volumes.Volumes {
+		errs = append(errs, c.Engine.VolumeRemove(ctx, found.Name, true))
+	}
 	images, imagesErr := c.images(ctx, instance)
 	for _, found := range images {
 		_, err := c.Engine.ImageRemove(ctx, found.ID, image.RemoveOptions{Force: true})
 		errs = append(errs, err)
 	}
-	errs = append(errs, imagesErr)
+	errs = append(errs, volumesErr, imagesErr)
 	return errors.Join(append(errs, err)...)
 }

@@ -44,7 +44,7 @@ func (c *Checker) judgeDirectories(known map[string]agboxv1.SandboxState) error 
 	for _, folder := range []struct {
 		name    string
 		history bool
-	}{{"run", false}, {"exec-logs", true}, {"exec-results", true}, {"operation-logs", true}} {
+	}{{"run", false}, {"layers", false}, {"exec-logs", true}, {"exec-results", true}, {"operation-logs", true}} {
 		entries, err := os.ReadDir(filepath.Join(c.DataDir, folder.name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue

@@ -136,6 +136,11 @@ func (h *history) addExec(event *agboxv1.SandboxEvent, report *Report) {
 // atRest: nothing will be added unless somebody asks for it.
 func (h *history) atRest() bool { return !h.busy && len(h.running) == 0 && h.state != none }
 
+// gaveUp: the sandbox's actor is not started again, so nothing becomes of the sandbox by itself.
+func (h *history) gaveUp() bool {
+	return h.state == failed && h.events[len(h.events)-1].GetSandboxPhase().GetErrorCode() == crashLoop
+}
+
 func (h *history) newest() uint64 { return h.cut + uint64(len(h.events)) }
 
 // at returns the event with that sequence, nil for one that was cut or is not there yet.

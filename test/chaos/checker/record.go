@@ -34,7 +34,9 @@ type sandbox struct {
 	id              string
 	asked, accepted map[Operation]int
 	// killed: its primary container was killed from outside.
-	killed  bool
+	killed bool
+	// ends: nobody holds its lease, so it is deleted by itself.
+	ends    bool
 	execs   map[string]*exec
 	streams []*Stream
 	// settled: it was found DELETED and in order, with this newest sequence; its details are let go.
@@ -118,6 +120,21 @@ func (r *Record) Killed(sandboxID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sandbox(sandboxID).killed = true
+}
+
+// Ends notes that a sandbox that is about to be asked for is deleted by itself, as nobody holds its lease.
+func (r *Record) Ends(sandboxID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.sandbox(sandboxID)
+	s.ends = true
+	s.asked[Delete]++
+}
+
+func (r *Record) ends(sandboxID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sandbox(sandboxID).ends
 }
 
 // Stream is what one subscription brought.

@@ -29,6 +29,8 @@ const (
 	LeakedImage      Kind = "images leaked"
 	LeakedContainer  Kind = "containers leaked"
 	LeakedNetwork    Kind = "networks leaked"
+	LeakedVolume     Kind = "volumes leaked"
+	HostChanged      Kind = "files of the host changed"
 	LeakedDirectory  Kind = "directories leaked"
 	LeakedSocket     Kind = "sockets leaked"
 	LeakedProcess    Kind = "processes leaked"
@@ -38,8 +40,8 @@ const (
 
 // Kinds are all, in the order in which they are printed.
 var Kinds = []Kind{LostExitCode, WrongExitCode, WrongOutput, Gap, Duplicate, LostEvent, LostOperation, BrokenLog,
-	InconsistentView, BadAnswer, Unexplained, Stuck, Missing, LostSnapshot, WrongFile, LeakedImage,
-	LeakedContainer, LeakedNetwork, LeakedDirectory, LeakedSocket, LeakedProcess}
+	InconsistentView, BadAnswer, Unexplained, Stuck, Missing, LostSnapshot, WrongFile, HostChanged, LeakedImage,
+	LeakedContainer, LeakedNetwork, LeakedVolume, LeakedDirectory, LeakedSocket, LeakedProcess}
 
 // Violation is one thing that is wrong.
 type Violation struct {
