@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -94,6 +95,45 @@ func TestReconnectUnderneath(t *testing.T) {
 	if r := other.wait(); r.ExitCode != 0 { // said again, now to init
 		t.Fatalf("%+v", r)
 	}
+}
+
+// Whoever takes init's place again and again, for moments of any length, loses no command and no result: neither of one that
+// runs nor of one that cannot be started.
+func TestEveryExecEndsThroughCuts(t *testing.T) {
+	t.Parallel()
+	b := newBox(t).start()
+	b.impostor.Store(true)
+	hello, err := protocol.Encode(&protocol.Hello{Version: protocol.Version}, 0)
+	b.check(err)
+	ctx, stop := context.WithCancel(t.Context())
+	var cuts sync.WaitGroup
+	cuts.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			b.link.Connected(ctx)
+			conn, err := net.Dial("unix", b.address())
+			if err != nil {
+				continue
+			}
+			conn.Write(hello)
+			for range n % 50 {
+				goruntime.Gosched()
+			}
+			conn.SetReadDeadline(time.Now().Add(time.Duration(n%7) * time.Millisecond))
+			conn.Read(make([]byte, 1+n%64))
+			conn.Close()
+		}
+	})
+	for i := range 20 { // 2,000 were tried
+		argv, code := []string{"no-such-command"}, 127
+		if i%2 == 1 {
+			argv, code = []string{"sh", "-c", "exit 3"}, 3
+		}
+		if o := b.run(argv...); o.ExitCode != code {
+			t.Errorf("%q: %+v", argv, o.Result)
+		}
+	}
+	stop()
+	cuts.Wait()
 }
 
 // With no daemon there at all, the record and the output are on disk.
