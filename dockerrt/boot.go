@@ -40,10 +40,10 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 	}
 	starting, cancel := d.api.Write(ctx)
 	defer cancel()
-	if err := d.checkSources(spec, true); err != nil {
+	if err := d.mounts.Check(spec, true); err != nil {
 		return err
 	}
-	release, err := d.holdLowers(sandboxID, spec)
+	release, err := d.mounts.Hold(sandboxID, spec)
 	if err != nil {
 		return err
 	}
@@ -57,6 +57,27 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 	}
 	link.started()
 	return nil
+}
+
+// confirmMounts is mount.Mounts.Confirm. What another system, or another kernel, shows to the sandbox cannot be seen from
+// here: a relayed sandbox is not looked at.
+func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *sandboxLink, spec *agboxv1.CreateSpec) error {
+	if len(spec.Mounts) == 0 || d.layout.relayed(sandboxID) {
+		return nil
+	}
+	b, err := d.box(ctx, sandboxID)
+	if err != nil {
+		return err
+	}
+	pid := valueOf(b.State).Pid
+	err = d.mounts.Confirm(spec, pid, func(target string) (string, error) {
+		at, err := b.resolve(ctx, target)
+		return at.path, err
+	})
+	if err == nil {
+		link.found(pid)
+	}
+	return err
 }
 
 // boot waits until agbox-init is there and the image's entrypoint has handed over, or the container is not.
@@ -126,7 +147,7 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 			cancel()
 			<-booted
 			return fmt.Errorf("the primary container ended at once with exit code %d: %s",
-				wait.StatusCode, d.containerTail(context.WithoutCancel(ctx), id, ""))
+				wait.StatusCode, d.api.Tail(context.WithoutCancel(ctx), id, ""))
 		case err := <-waitErrs:
 			waitErrs = nil // the boot tells
 			d.log.Debug("wait for a container's end failed", "sandbox_id", sandboxID, "error", err)
@@ -153,9 +174,9 @@ func (d *Docker) outputTail(sandboxID, execID string, from beginning) string {
 	for i, stream := range []string{"stdout", "stderr"} {
 		log := execlog.New(d.layout.log(sandboxID, execID, stream))
 		if size, err := log.Size(); err == nil && size > from[i] {
-			text := make([]byte, min(size-from[i], tailSize))
+			text := make([]byte, min(size-from[i], engine.TailSize))
 			if n, err := log.Read(text, size-int64(len(text))); err == nil && n > 0 {
-				ends = append(ends, stream+": "+tail(string(text[:n])))
+				ends = append(ends, stream+": "+engine.Quote(string(text[:n])))
 			}
 		}
 		_ = log.Close() // it was only read

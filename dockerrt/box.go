@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/mount"
+	dockermount "github.com/docker/docker/api/types/mount"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/files"
@@ -41,9 +41,9 @@ func (d *Docker) filesOf(ctx context.Context, sandboxID string) (box, error) {
 	if err != nil {
 		return b, err
 	}
-	guard := d.Places().Guard()
+	guard := d.mounts.Places().Guard()
 	for _, m := range b.Mounts {
-		if m.Type != mount.TypeBind || paths.Within(m.Source, d.layout.root) || m.Source == d.config.InitPath {
+		if m.Type != dockermount.TypeBind || paths.Within(m.Source, d.layout.root) || m.Source == d.config.InitPath {
 			continue
 		}
 		file, err := hostpath.Verify(m.Source, hostpath.Identity{})

@@ -10,6 +10,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/mount"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/hosttree"
 	"github.com/agbox-dev/agbox/oplog"
@@ -45,12 +46,12 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 	defer cancel()
 	source, err := hostpath.Verify(c.Source, hostpath.FromMessage(c.Accepted))
 	if err != nil {
-		return 0, changed(err)
+		return 0, mount.Changed(err)
 	}
 	defer source.Close()
-	guard := d.Places().Guard()
+	guard := d.mounts.Places().Guard()
 	if err := guard.Copy(c.Source); err != nil {
-		return 0, changed(err)
+		return 0, mount.Changed(err)
 	}
 	owner, err := d.copyOwner(ctx, sandboxID, c)
 	if err != nil {
@@ -76,7 +77,7 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 	} else if cause, own := errors.AsType[*hosttree.Error](streamErr); own {
 		err = cause
 	} else if place, own := errors.AsType[*hostpath.Protected](streamErr); own {
-		err = changed(place)
+		err = mount.Changed(place)
 	}
 	return counted.bytes, err
 }

@@ -3,6 +3,7 @@ package dockerrt
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -12,8 +13,10 @@ import (
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/dockerrt/mount"
 	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/hostpath"
+	"github.com/agbox-dev/agbox/hosttree/layer"
 	"github.com/agbox-dev/agbox/oplog"
 )
 
@@ -70,6 +73,7 @@ type Docker struct {
 	log      *slog.Logger
 	layout   layout
 	networks *network.Networks
+	mounts   *mount.Mounts
 	images   *image.Store
 	links    links
 	inputs   inputs
@@ -121,12 +125,16 @@ func (d *Docker) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := makeParent(d.layout.oplogs()); err != nil {
-		return err
+	for _, dir := range []string{d.layout.oplogs(), filepath.Join(d.layout.root, mount.Layers)} {
+		if err := makeParent(dir); err != nil {
+			return err
+		}
 	}
 	if d.guest, err = d.layout.placeGuest(d.config.InitPath); err != nil {
 		return err
 	}
+	d.mounts = mount.New(d.api, mount.Config{DataDir: d.layout.root, InitPath: d.config.InitPath, Init: initTarget, Places: d.config.Places,
+		EngineRoot: d.root, Elsewhere: d.elsewhere, ReadOnlyBelow: d.readOnlyBelow})
 	d.networks, err = network.Open(ctx, d.api, network.Config{Pool: d.config.Pool, SubnetBits: d.config.SubnetBits,
 		NameServers: d.config.NameServers, Required: d.config.IsolationRequired}, d.log)
 	return err
@@ -144,6 +152,25 @@ func (d *Docker) Isolated() (bool, string) {
 		return false, err.Error()
 	}
 	return true, ""
+}
+
+// Places are what of this host no sandbox may have: the configured ones, and those of the engine.
+func (d *Docker) Places() hostpath.Places { return d.mounts.Places() }
+
+// ReadOnlyBelow reports whether the engine makes what is mounted in the source of a read-only mount read-only as well.
+func (d *Docker) ReadOnlyBelow() bool { return d.readOnlyBelow }
+
+// CopyOnWrite implements runtime.Host.
+func (d *Docker) CopyOnWrite() error { return d.mounts.CopyOnWrite() }
+
+// Changes tells every change in a copy-on-write mount, whose index in the sandbox's spec and source these are; see layer.Walk.
+func (d *Docker) Changes(ctx context.Context, sandboxID string, index int, source string, visit func(*layer.Change) error) error {
+	return d.mounts.Changes(ctx, sandboxID, index, source, visit)
+}
+
+// ChangesTar writes what was added and changed in a copy-on-write mount; see layer.Tar.
+func (d *Docker) ChangesTar(ctx context.Context, sandboxID string, index int, source string, to io.Writer) error {
+	return d.mounts.ChangesTar(ctx, sandboxID, index, source, to)
 }
 
 // Close lets go of every sandbox's link and of the engine. Sandboxes go on, and so do the packet rules as long as

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/pkg/stdcopy"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
@@ -121,7 +119,7 @@ func tellChecks(ctx context.Context, service string, state *container.State, see
 		}
 		if seen == nil || check.ExitCode != seen.ExitCode || check.Output != seen.Output {
 			oplog.Printf(ctx, "service %s: its check ended with %d after %d ms: %s", service, check.ExitCode,
-				check.End.Sub(check.Start).Milliseconds(), oplog.Redact(ctx, tail(check.Output)))
+				check.End.Sub(check.Start).Milliseconds(), oplog.Redact(ctx, engine.Quote(check.Output)))
 		}
 		seen = check
 	}
@@ -133,9 +131,9 @@ func (d *Docker) lastWords(ctx context.Context, containerID string, state *conta
 	var text strings.Builder
 	if state.Health != nil && len(state.Health.Log) > 0 {
 		last := state.Health.Log[len(state.Health.Log)-1]
-		fmt.Fprintf(&text, "; the last check ended with %d: %s", last.ExitCode, tail(last.Output))
+		fmt.Fprintf(&text, "; the last check ended with %d: %s", last.ExitCode, engine.Quote(last.Output))
 	}
-	fmt.Fprintf(&text, "; the end of its log: %s", d.containerTail(ctx, containerID, previousEnd(state)))
+	fmt.Fprintf(&text, "; the end of its log: %s", d.api.Tail(ctx, containerID, previousEnd(state)))
 	return text.String()
 }
 
@@ -146,31 +144,4 @@ func previousEnd(state *container.State) string {
 		return ""
 	}
 	return state.FinishedAt
-}
-
-// containerTail returns the end of what a container has written since then, "" for ever, as far as it can be had.
-func (d *Docker) containerTail(ctx context.Context, containerID, since string) string {
-	ctx, cancel := d.api.Read(ctx)
-	defer cancel()
-	body, err := d.api.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20", Since: since})
-	if err != nil {
-		return "(no output)"
-	}
-	defer body.Close()
-	var text strings.Builder
-	if _, err := stdcopy.StdCopy(&text, &text, io.LimitReader(body, 64<<10)); err != nil || strings.TrimSpace(text.String()) == "" {
-		return "(no output)"
-	}
-	return tail(text.String())
-}
-
-// tailSize is how much output a person gets to see in an error message.
-const tailSize = 2 << 10
-
-func tail(text string) string {
-	text = strings.ToValidUTF8(strings.TrimSpace(text), "?")
-	if len(text) > tailSize {
-		text = "…" + strings.ToValidUTF8(text[len(text)-tailSize:], "")
-	}
-	return text
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/mount"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -90,7 +91,7 @@ func explained(err error) error {
 		return engine.Coded("DISK_LIMIT_UNSUPPORTED", "%w: this engine's storage cannot limit a container's disk: leave disk_limit out, "+
 			"or keep Docker's data on xfs mounted with pquota", err)
 	case strings.Contains(text, "mount local volume"), strings.Contains(text, "type: overlay, data: lowerdir="):
-		return engine.Coded(codeNotLayered, "%w: the kernel of the engine's host lays no layer over the source of a copy-on-write mount, as over one that is "+
+		return engine.Coded(mount.CodeNotLayered, "%w: the kernel of the engine's host lays no layer over the source of a copy-on-write mount, as over one that is "+
 			"gone, or an overlay of overlays: mount it read-only or writable, or copy it in; dmesg there tells more", err)
 	case strings.Contains(text, "recursively read-only"), strings.Contains(text, "recursive read-only"):
 		return engine.Coded("MOUNT_READ_ONLY_UNSUPPORTED", "%w: this engine's runtime cannot make what is mounted in a source read-only: "+

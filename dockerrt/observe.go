@@ -44,7 +44,7 @@ func (d *Docker) Inventory(ctx context.Context) (_ runtime.Inventory, err error)
 		found.Objects[id] = found.Objects[id] || n.Labels[engine.LabelOwner] != d.api.Process()
 	}
 	_ = d.networks.Compare(networks) // what is wrong is in the log and in Isolated
-	if err := d.inventoryLayers(ctx, found.Objects); err != nil {
+	if err := d.mounts.Inventory(ctx, found.Objects); err != nil {
 		return found, err
 	}
 	if err := d.inventorySnapshots(ctx, found.Objects); err != nil {

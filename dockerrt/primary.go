@@ -11,7 +11,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
-	"github.com/docker/docker/api/types/mount"
+	dockermount "github.com/docker/docker/api/types/mount"
 	dockernetwork "github.com/docker/docker/api/types/network"
 	"github.com/docker/go-connections/nat"
 
@@ -134,11 +134,11 @@ func (d *Docker) environment(envs map[string]string) []string {
 	return append(environ(envs), "HOST_UID="+strconv.Itoa(d.config.UID), "HOST_GID="+strconv.Itoa(d.config.GID))
 }
 
-func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []mount.Mount {
-	bind := func(source, target string, readOnly bool) mount.Mount {
-		return mount.Mount{Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly}
+func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []dockermount.Mount {
+	bind := func(source, target string, readOnly bool) dockermount.Mount {
+		return dockermount.Mount{Type: dockermount.TypeBind, Source: source, Target: target, ReadOnly: readOnly}
 	}
-	mounts := []mount.Mount{
+	mounts := []dockermount.Mount{
 		bind(d.guest, guestHome, true),
 		bind(d.layout.run(sandboxID), runTarget, true),
 		// Read-only: agbox-init writes through descriptors that it was given, and nobody else may.
@@ -147,18 +147,12 @@ func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []mou
 	if d.layout.relayed(sandboxID) {
 		mounts = nil
 		for _, target := range []string{guestHome, logTarget} {
-			mounts = append(mounts, mount.Mount{Type: mount.TypeVolume, Target: target, VolumeOptions: &mount.VolumeOptions{NoCopy: true}})
+			mounts = append(mounts, dockermount.Mount{Type: dockermount.TypeVolume, Target: target, VolumeOptions: &dockermount.VolumeOptions{NoCopy: true}})
 		}
 	}
-	for i, m := range spec.Mounts {
-		if m.Mode == modeCopyOnWrite {
-			mounts = append(mounts, d.layerMount(sandboxID, i, m.Target))
-		} else {
-			mounts = append(mounts, d.given(m))
-		}
-	}
+	mounts = append(mounts, d.mounts.List(sandboxID, spec)...)
 	if ownWorkspace(spec) {
-		mounts = append(mounts, mount.Mount{Type: mount.TypeVolume, Target: workdir})
+		mounts = append(mounts, dockermount.Mount{Type: dockermount.TypeVolume, Target: workdir})
 	}
 	return mounts
 }

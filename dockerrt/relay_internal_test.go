@@ -57,3 +57,11 @@ func TestChooseTransport(t *testing.T) {
 		api.Close()
 	}
 }
+
+func TestAtLeast(t *testing.T) {
+	for version, want := range map[string]bool{"5.12.0": true, "6.1.0-13-amd64": true, "5.11.22": false, "4.19": false, "5.4.0-150-generic": false, "": false, "x": false} {
+		if atLeast(version, 5, 12) != want {
+			t.Errorf("%q is at least 5.12: %v", version, !want)
+		}
+	}
+}

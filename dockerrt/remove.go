@@ -37,7 +37,7 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	if err := d.networks.Remove(ctx, sandboxID, ""); err != nil {
 		return err
 	}
-	if err := d.removeVolumes(ctx, sandboxID); err != nil {
+	if err := d.mounts.Remove(ctx, sandboxID); err != nil {
 		return err
 	}
 	d.unlink(sandboxID)

@@ -78,7 +78,7 @@ func (d *Docker) Create(ctx context.Context, sandboxID, life string, spec *agbox
 	}
 	var found dockerimage.InspectResponse
 	if !begun {
-		if err := d.checkSources(spec, false); err != nil { // before anybody waits for a pull
+		if err := d.mounts.Check(spec, false); err != nil { // before anybody waits for a pull
 			return runtime.Started{}, err
 		}
 		report(runtime.Preparing{Phase: "materialize"})
@@ -246,7 +246,7 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 		networkID, err = d.networks.Create(ctx, sandboxID, spec)
 		networked <- err
 	}()
-	if err = d.makeLayers(ctx, sandboxID, spec); err == nil {
+	if err = d.mounts.Make(ctx, sandboxID, spec); err == nil {
 		err = d.createPrimary(ctx, sandboxID, spec, found)
 	}
 	if err == nil {
@@ -273,7 +273,7 @@ func (d *Docker) Resume(ctx context.Context, sandboxID, life string, spec *agbox
 		if err := d.checkParts(ctx, sandboxID, spec); err != nil {
 			return runtime.Started{}, err
 		}
-		if err := d.checkSources(spec, true); err != nil { // before a service starts
+		if err := d.mounts.Check(spec, true); err != nil { // before a service starts
 			return runtime.Started{}, err
 		}
 		if err := d.networks.Admit(ctx, sandboxID, spec); err != nil {
@@ -328,7 +328,7 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 			return missing("the container of service", service.Name)
 		}
 	}
-	if lacks, err := d.checkLayers(ctx, sandboxID, spec); err != nil {
+	if lacks, err := d.mounts.Missing(ctx, sandboxID, spec); err != nil {
 		return err
 	} else if lacks != "" {
 		return missing("", lacks)

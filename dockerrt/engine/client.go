@@ -98,6 +98,9 @@ func (c *Client) Closed() context.Context { return c.closed }
 // Instance is the owner's.
 func (c *Client) Instance() string { return c.owner.Instance }
 
+// Started is when the process of the owner began.
+func (c *Client) Started() time.Time { return c.owner.Started }
+
 // Read bounds calls that change nothing.
 func (c *Client) Read(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, ReadTimeout)

@@ -1,4 +1,4 @@
-package dockerrt
+package mount
 
 import (
 	"context"
@@ -12,12 +12,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/docker/docker/api/types/mount"
+	dockermount "github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/volume"
 	"golang.org/x/sys/unix"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
-	"github.com/agbox-dev/agbox/guest/files/removal"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -42,12 +41,14 @@ const (
 // modeCopyOnWrite is MountSpec.mode of such a mount.
 const modeCopyOnWrite = "cow"
 
-// codeNotLayered is the error code of a sandbox whose mount the engine's host could not lay a layer over.
-const codeNotLayered = "MOUNT_COW_FAILED"
+// CodeNotLayered is the error code of a sandbox whose mount the engine's host could not lay a layer over.
+const CodeNotLayered = "MOUNT_COW_FAILED"
 
-func (l layout) layers(sandboxID string) string { return filepath.Join(l.root, "layers", sandboxID) }
-func (l layout) layer(sandboxID string, index int) string {
-	return filepath.Join(l.layers(sandboxID), strconv.Itoa(index))
+func (ms *Mounts) layers(sandboxID string) string {
+	return filepath.Join(ms.config.DataDir, Layers, sandboxID)
+}
+func (ms *Mounts) layer(sandboxID string, index int) string {
+	return filepath.Join(ms.layers(sandboxID), strconv.Itoa(index))
 }
 
 // volumeName is unique: an id has no dot.
@@ -57,59 +58,56 @@ func volumeName(sandboxID string, index int) string {
 
 // CopyOnWrite returns why no sandbox can have copy-on-write mounts, nil when they can. Whether a source can have one is not
 // in it.
-func (d *Docker) CopyOnWrite() error {
-	host := d.api.DaemonHost()
+func (ms *Mounts) CopyOnWrite() error {
+	host := ms.engine.DaemonHost()
 	switch {
 	case !strings.HasPrefix(host, "unix://"):
 		return fmt.Errorf("the engine at %s does not share this host's files", host)
-	case d.elsewhere != "":
-		return errors.New(d.elsewhere)
-	case strings.ContainsAny(d.layout.root, `,:\`):
-		return fmt.Errorf("the daemon's data directory %s has a comma, colon or backslash in its name, which an overlay's options cannot have", d.layout.root)
+	case ms.config.Elsewhere != "":
+		return errors.New(ms.config.Elsewhere)
+	case strings.ContainsAny(ms.config.DataDir, `,:\`):
+		return fmt.Errorf("the daemon's data directory %s has a comma, colon or backslash in its name, which an overlay's options cannot have", ms.config.DataDir)
 	}
 	var on unix.Statfs_t
-	if err := unix.Statfs(d.layout.root, &on); err != nil {
+	if err := unix.Statfs(ms.config.DataDir, &on); err != nil {
 		return fmt.Errorf("the daemon's data directory: %w", err)
 	}
 	switch on.Type {
 	case unix.OVERLAYFS_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.V9FS_MAGIC:
-		return fmt.Errorf("the daemon's data directory %s lies on a file system (type %#x) that cannot hold the layers of an overlay; put it on a local disk with XDG_DATA_HOME", d.layout.root, on.Type)
+		return fmt.Errorf("the daemon's data directory %s lies on a file system (type %#x) that cannot hold the layers of an overlay; put it on a local disk with XDG_DATA_HOME", ms.config.DataDir, on.Type)
 	}
 	return nil
 }
 
-// makeLayers makes layers and volumes for the spec's copy-on-write mounts. What is left of an earlier try goes.
-func (d *Docker) makeLayers(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
-	if err := d.sweepLayers(ctx, sandboxID); err != nil {
+// Make makes layers and volumes for the spec's copy-on-write mounts. What is left of an earlier try goes.
+func (ms *Mounts) Make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
+	if err := ms.sweepLayers(ctx, sandboxID); err != nil {
 		return err
 	}
 	for i, m := range spec.Mounts {
 		if m.Mode != modeCopyOnWrite {
 			continue
 		}
-		err := d.makeLayer(ctx, sandboxID, i, m)
+		err := ms.makeLayer(ctx, sandboxID, i, m)
 		if engine.Code(err) != "" {
 			return err
 		}
 		if err != nil {
-			return engine.Coded(codeNotLayered, "cannot make the layer of mount %s: %w", m.Target, err)
+			return engine.Coded(CodeNotLayered, "cannot make the layer of mount %s: %w", m.Target, err)
 		}
 	}
 	return nil
 }
 
-func (d *Docker) makeLayer(ctx context.Context, sandboxID string, index int, m *agboxv1.MountSpec) (err error) {
+func (ms *Mounts) makeLayer(ctx context.Context, sandboxID string, index int, m *agboxv1.MountSpec) (err error) {
 	defer oplog.Step(ctx, "made", "layer of %s", m.Target)(&err)
-	if err := makeParent(filepath.Dir(d.layout.layers(sandboxID))); err != nil {
-		return err
-	}
-	dir := d.layout.layer(sandboxID, index)
+	dir := ms.layer(sandboxID, index)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	held, err := hostpath.Verify(m.Source, hostpath.FromMessage(m.Accepted))
 	if err != nil {
-		return changed(err)
+		return Changed(err)
 	}
 	defer held.Close()
 	source, err := held.Stat()
@@ -137,12 +135,12 @@ func (d *Docker) makeLayer(ctx context.Context, sandboxID string, index int, m *
 	if err := os.WriteFile(filepath.Join(dir, layerMade), nil, 0o600); err != nil {
 		return err
 	}
-	return d.makeVolume(ctx, sandboxID, index)
+	return ms.makeVolume(ctx, sandboxID, index)
 }
 
-// holdLowers has the layers lie over the very directories that were accepted, whatever becomes of their paths meanwhile, until
+// Hold has the layers lie over the very directories that were accepted, whatever becomes of their paths meanwhile, until
 // release is called: an overlay that is mounted then is over these. The engine's process has to see this one's in /proc.
-func (d *Docker) holdLowers(sandboxID string, spec *agboxv1.CreateSpec) (release func() error, err error) {
+func (ms *Mounts) Hold(sandboxID string, spec *agboxv1.CreateSpec) (release func() error, err error) {
 	var undo []func() error
 	release = func() error {
 		var errs []error
@@ -157,9 +155,9 @@ func (d *Docker) holdLowers(sandboxID string, spec *agboxv1.CreateSpec) (release
 		}
 		held, err := hostpath.Verify(m.Source, hostpath.FromMessage(m.Accepted))
 		if err != nil {
-			return nil, errors.Join(changed(err), release())
+			return nil, errors.Join(Changed(err), release())
 		}
-		lower := filepath.Join(d.layout.layer(sandboxID, i), layerLower)
+		lower := filepath.Join(ms.layer(sandboxID, i), layerLower)
 		undo = append(undo, func() error { return errors.Join(relink(m.Source, lower), held.Close()) })
 		if err := relink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), held.Fd()), lower); err != nil {
 			return nil, errors.Join(err, release())
@@ -222,53 +220,64 @@ func copyFile(ctx context.Context, from, to string) error {
 // what changed, and that nothing in there is a device or gives its owner's rights.
 const layerOptions = ",redirect_dir=nofollow,metacopy=off,index=off,nosuid,nodev"
 
-func (d *Docker) volumeOptions(sandboxID string, index int) map[string]string {
-	dir := d.layout.layer(sandboxID, index)
+func (ms *Mounts) volumeOptions(sandboxID string, index int) map[string]string {
+	dir := ms.layer(sandboxID, index)
 	return map[string]string{"type": "overlay", "device": "overlay", "o": "lowerdir=" + filepath.Join(dir, layerLower) +
 		",upperdir=" + filepath.Join(dir, layerUpper) + ",workdir=" + filepath.Join(dir, layerWork) + layerOptions}
 }
 
-func (d *Docker) makeVolume(ctx context.Context, sandboxID string, index int) error {
-	ctx, cancel := d.api.Write(ctx)
+func (ms *Mounts) makeVolume(ctx context.Context, sandboxID string, index int) error {
+	ctx, cancel := ms.engine.Write(ctx)
 	defer cancel()
 	want := volume.CreateOptions{Name: volumeName(sandboxID, index), Driver: "local",
-		DriverOpts: d.volumeOptions(sandboxID, index), Labels: d.api.Labels(sandboxID, engine.ComponentLayer, nil)}
-	made, err := d.api.VolumeCreate(ctx, want)
+		DriverOpts: ms.volumeOptions(sandboxID, index), Labels: ms.engine.Labels(sandboxID, engine.ComponentLayer, nil)}
+	made, err := ms.engine.VolumeCreate(ctx, want)
 	switch {
 	case err != nil:
 		return fmt.Errorf("cannot create volume %s: %w", want.Name, err)
-	case !d.api.Owns(made.Labels, sandboxID) || made.Options["o"] != want.DriverOpts["o"]:
+	case !ms.engine.Owns(made.Labels, sandboxID) || made.Options["o"] != want.DriverOpts["o"]:
 		return fmt.Errorf("volume %s is there already and not this sandbox's: remove it, or choose another sandbox id", want.Name)
 	}
 	return nil
 }
 
-// layerMount is how the container gets the mount.
-func (d *Docker) layerMount(sandboxID string, index int, target string) mount.Mount {
-	upper := filepath.Join(d.layout.layer(sandboxID, index), layerUpper)
-	if info, err := os.Lstat(upper); err == nil && !info.IsDir() {
-		return mount.Mount{Type: mount.TypeBind, Source: upper, Target: target}
+// List is how the primary gets the spec's mounts.
+func (ms *Mounts) List(sandboxID string, spec *agboxv1.CreateSpec) (list []dockermount.Mount) {
+	for i, m := range spec.Mounts {
+		if m.Mode == modeCopyOnWrite {
+			list = append(list, ms.layerMount(sandboxID, i, m.Target))
+		} else {
+			list = append(list, ms.given(m))
+		}
 	}
-	return mount.Mount{Type: mount.TypeVolume, Source: volumeName(sandboxID, index), Target: target,
-		VolumeOptions: &mount.VolumeOptions{NoCopy: true}}
+	return list
 }
 
-// checkLayers returns what is missing of the sandbox's layers, "" for nothing: an engine makes an empty volume in place of
+func (ms *Mounts) layerMount(sandboxID string, index int, target string) dockermount.Mount {
+	upper := filepath.Join(ms.layer(sandboxID, index), layerUpper)
+	if info, err := os.Lstat(upper); err == nil && !info.IsDir() {
+		return dockermount.Mount{Type: dockermount.TypeBind, Source: upper, Target: target}
+	}
+	return dockermount.Mount{Type: dockermount.TypeVolume, Source: volumeName(sandboxID, index), Target: target,
+		VolumeOptions: &dockermount.VolumeOptions{NoCopy: true}}
+}
+
+// Missing returns what is missing of the sandbox's layers, "" for nothing: an engine makes an empty volume in place of
 // one that is gone.
-func (d *Docker) checkLayers(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (missing string, err error) {
+func (ms *Mounts) Missing(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (missing string, err error) {
 	var volumes map[string]bool
 	for i, m := range spec.Mounts {
 		if m.Mode != modeCopyOnWrite {
 			continue
 		}
-		upper, err := os.Lstat(filepath.Join(d.layout.layer(sandboxID, i), layerUpper))
+		upper, err := os.Lstat(filepath.Join(ms.layer(sandboxID, i), layerUpper))
 		if errors.Is(err, fs.ErrNotExist) {
 			return "the layer of " + m.Target, nil
 		} else if err != nil {
 			return "", err
 		}
 		if volumes == nil {
-			if volumes, err = d.volumes(ctx, sandboxID); err != nil {
+			if volumes, err = ms.volumes(ctx, sandboxID); err != nil {
 				return "", err
 			}
 		}
@@ -280,8 +289,8 @@ func (d *Docker) checkLayers(ctx context.Context, sandboxID string, spec *agboxv
 }
 
 // volumes returns the names of the sandbox's volumes.
-func (d *Docker) volumes(ctx context.Context, sandboxID string) (map[string]bool, error) {
-	list, err := d.api.VolumeList(ctx, volume.ListOptions{Filters: d.api.Mine(sandboxID)})
+func (ms *Mounts) volumes(ctx context.Context, sandboxID string) (map[string]bool, error) {
+	list, err := ms.engine.VolumeList(ctx, volume.ListOptions{Filters: ms.engine.Mine(sandboxID)})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list volumes: %w", err)
 	}
@@ -292,48 +301,46 @@ func (d *Docker) volumes(ctx context.Context, sandboxID string) (map[string]bool
 	return names, nil
 }
 
-// removeVolumes removes the sandbox's volumes and then its layers. Its containers are gone.
-func (d *Docker) removeVolumes(ctx context.Context, sandboxID string) error {
-	names, err := d.volumes(ctx, sandboxID)
+// Remove removes the sandbox's volumes and then its layers. Its containers are gone.
+func (ms *Mounts) Remove(ctx context.Context, sandboxID string) error {
+	names, err := ms.volumes(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
 	for name := range names {
-		if err := d.removeVolume(ctx, name); err != nil {
+		if err := ms.removeVolume(ctx, name); err != nil {
 			return err
 		}
 	}
-	return d.sweepLayers(ctx, sandboxID)
+	return ms.sweepLayers(ctx, sandboxID)
 }
 
-func (d *Docker) removeVolume(ctx context.Context, name string) (err error) {
+func (ms *Mounts) removeVolume(ctx context.Context, name string) (err error) {
 	defer oplog.Step(ctx, "removed", "volume %s", name)(&err)
-	if err := d.api.VolumeRemove(ctx, name, false); err != nil && !engine.IsNotFound(err) {
+	if err := ms.engine.VolumeRemove(ctx, name, false); err != nil && !engine.IsNotFound(err) {
 		return fmt.Errorf("cannot remove volume %s: %w", name, err)
 	}
 	return nil
 }
 
-func (l layout) removeLayers(sandboxID string) error { return removal.Tree(l.layers(sandboxID)) }
-
-// inventoryLayers counts volumes, and layers of which no volume was made any more, among the objects of these.
-func (d *Docker) inventoryLayers(ctx context.Context, objects map[string]bool) error {
-	list, err := d.api.VolumeList(ctx, volume.ListOptions{Filters: d.api.Mine("")})
+// Inventory counts volumes, and layers of which no volume was made any more, among the objects of these.
+func (ms *Mounts) Inventory(ctx context.Context, objects map[string]bool) error {
+	list, err := ms.engine.VolumeList(ctx, volume.ListOptions{Filters: ms.engine.Mine("")})
 	if err != nil {
 		return fmt.Errorf("dockerrt: cannot list volumes: %w", err)
 	}
 	for _, v := range list.Volumes {
 		id := v.Labels[engine.LabelSandbox]
-		objects[id] = objects[id] || v.Labels[engine.LabelOwner] != d.api.Process()
+		objects[id] = objects[id] || v.Labels[engine.LabelOwner] != ms.engine.Process()
 	}
-	entries, err := os.ReadDir(d.layout.layers(""))
+	entries, err := os.ReadDir(ms.layers(""))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("dockerrt: cannot list layers: %w", err)
 	}
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err == nil {
-			objects[entry.Name()] = objects[entry.Name()] || info.ModTime().Before(d.config.Started)
+			objects[entry.Name()] = objects[entry.Name()] || info.ModTime().Before(ms.engine.Started())
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package dockerrt
+package mount
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 )
 
 // Changes tells every change in a copy-on-write mount, whose index in the sandbox's spec and source these are; see layer.Walk.
-func (d *Docker) Changes(ctx context.Context, sandboxID string, index int, source string, visit func(*layer.Change) error) error {
-	l, err := d.layout.changed(sandboxID, index, source)
+func (ms *Mounts) Changes(ctx context.Context, sandboxID string, index int, source string, visit func(*layer.Change) error) error {
+	l, err := ms.layerOf(sandboxID, index, source)
 	if err != nil {
 		return err
 	}
@@ -22,16 +22,16 @@ func (d *Docker) Changes(ctx context.Context, sandboxID string, index int, sourc
 }
 
 // ChangesTar writes what was added and changed in a copy-on-write mount; see layer.Tar.
-func (d *Docker) ChangesTar(ctx context.Context, sandboxID string, index int, source string, to io.Writer) error {
-	l, err := d.layout.changed(sandboxID, index, source)
+func (ms *Mounts) ChangesTar(ctx context.Context, sandboxID string, index int, source string, to io.Writer) error {
+	l, err := ms.layerOf(sandboxID, index, source)
 	if err != nil {
 		return err
 	}
 	return l.Tar(ctx, to)
 }
 
-func (l layout) changed(sandboxID string, index int, source string) (layer.Layer, error) {
-	dir := l.layer(sandboxID, index)
+func (ms *Mounts) layerOf(sandboxID string, index int, source string) (layer.Layer, error) {
+	dir := ms.layer(sandboxID, index)
 	made, err := os.Lstat(filepath.Join(dir, layerMade))
 	if errors.Is(err, fs.ErrNotExist) {
 		return layer.Layer{}, fmt.Errorf("%w: %w", layer.ErrGone, err)

@@ -1,7 +1,6 @@
-package dockerrt
+package mount
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +8,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/docker/docker/api/types/mount"
+	dockermount "github.com/docker/docker/api/types/mount"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/hostpath"
@@ -20,32 +19,29 @@ import (
 const codeSourceChanged = "MOUNT_SOURCE_CHANGED"
 
 // Places are what of this host no sandbox may have: the configured ones, and those of the engine.
-func (d *Docker) Places() hostpath.Places {
-	places := d.config.Places
-	places.Own = slices.Concat(places.Own, []string{d.config.DataDir})
-	places.Engine, places.EngineRoot = d.api.DaemonHost(), d.root
+func (ms *Mounts) Places() hostpath.Places {
+	places := ms.config.Places
+	places.Own = slices.Concat(places.Own, []string{ms.config.DataDir})
+	places.Engine, places.EngineRoot = ms.engine.DaemonHost(), ms.config.EngineRoot
 	return places
 }
 
-// ReadOnlyBelow reports whether the engine makes what is mounted in the source of a read-only mount read-only as well.
-func (d *Docker) ReadOnlyBelow() bool { return d.readOnlyBelow }
-
 // given is a mount of the spec that is the host's own. What is mounted in the source later does not appear inside.
-func (d *Docker) given(m *agboxv1.MountSpec) mount.Mount {
-	to := mount.Mount{Type: mount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: !m.Writable}
-	if to.ReadOnly && d.readOnlyBelow {
-		to.BindOptions = &mount.BindOptions{ReadOnlyForceRecursive: true, Propagation: mount.PropagationRPrivate}
+func (ms *Mounts) given(m *agboxv1.MountSpec) dockermount.Mount {
+	to := dockermount.Mount{Type: dockermount.TypeBind, Source: m.Source, Target: m.Target, ReadOnly: !m.Writable}
+	if to.ReadOnly && ms.config.ReadOnlyBelow {
+		to.BindOptions = &dockermount.BindOptions{ReadOnlyForceRecursive: true, Propagation: dockermount.PropagationRPrivate}
 	}
 	return to
 }
 
-// checkSources fails unless the source of every mount is what was accepted and may be had. It is for right before the engine
-// resolves the paths; confirmMounts is for right after. made: the sandbox has its copies of files already.
-func (d *Docker) checkSources(spec *agboxv1.CreateSpec, made bool) error {
+// Check fails unless the source of every mount is what was accepted and may be had. It is for right before the engine
+// resolves the paths; Confirm is for right after. made: the sandbox has its copies of files already.
+func (ms *Mounts) Check(spec *agboxv1.CreateSpec, made bool) error {
 	if len(spec.Mounts) == 0 {
 		return nil
 	}
-	guard := d.Places().Guard()
+	guard := ms.Places().Guard()
 	table, err := hostpath.Mounts("self")
 	if err != nil {
 		return fmt.Errorf("cannot read the table of mounts: %w", err)
@@ -56,33 +52,25 @@ func (d *Docker) checkSources(spec *agboxv1.CreateSpec, made bool) error {
 		}
 		file, err := hostpath.Verify(m.Source, hostpath.FromMessage(m.Accepted))
 		if err != nil {
-			return changed(err)
+			return Changed(err)
 		}
 		file.Close()
 		if err := guard.Mount(m.Source); err != nil {
-			return changed(err)
+			return Changed(err)
 		}
 		below := hostpath.Below(table, m.Source)
 		at := slices.IndexFunc(below, func(b hostpath.Mount) bool { return !b.ReadOnly })
-		if at >= 0 && !m.Writable && m.Mode != modeCopyOnWrite && !d.readOnlyBelow {
-			return changed(fmt.Errorf("%q cannot be mounted read-only any more: %q is mounted in it, and this engine would leave that writable", m.Source, below[at].Point))
+		if at >= 0 && !m.Writable && m.Mode != modeCopyOnWrite && !ms.config.ReadOnlyBelow {
+			return Changed(fmt.Errorf("%q cannot be mounted read-only any more: %q is mounted in it, and this engine would leave that writable", m.Source, below[at].Point))
 		}
 	}
 	return nil
 }
 
-// confirmMounts fails unless the primary, which was just started and in which nothing runs yet but agbox-init, has the sources
-// that were accepted: between checkSources and the engine's own look at a path somebody may have put a link there. What
-// another system, or another kernel, shows to the sandbox cannot be seen from here: a relayed sandbox is not looked at.
-func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *sandboxLink, spec *agboxv1.CreateSpec) error {
-	if len(spec.Mounts) == 0 || d.layout.relayed(sandboxID) {
-		return nil
-	}
-	b, err := d.box(ctx, sandboxID)
-	if err != nil {
-		return err
-	}
-	pid := valueOf(b.State).Pid
+// Confirm fails unless the primary, which was just started and in which nothing runs yet but agbox-init, has the sources
+// that were accepted: between Check and the engine's own look at a path somebody may have put a link there. pid is that of
+// agbox-init on this host; resolve follows the links that the image has on the way to a path.
+func (ms *Mounts) Confirm(spec *agboxv1.CreateSpec, pid int, resolve func(target string) (string, error)) error {
 	inside, err := hostpath.Mounts(strconv.Itoa(pid))
 	switch {
 	case pid == 0, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH), err == nil && len(inside) == 0:
@@ -100,9 +88,9 @@ func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *sand
 		}
 		file, err := hostpath.Verify(m.Source, hostpath.FromMessage(m.Accepted))
 		if err != nil {
-			return changed(err)
+			return Changed(err)
 		}
-		if m.Mode == modeCopyOnWrite { // it was held at the start, see holdLowers
+		if m.Mode == modeCopyOnWrite { // it was held at the start, see Hold
 			file.Close()
 			continue
 		}
@@ -113,17 +101,16 @@ func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *sand
 		}
 		got, found := hostpath.On(inside, m.Target)
 		if !found {
-			at, err := b.resolve(ctx, m.Target) // the image has links on the way
+			at, err := resolve(m.Target)
 			if err != nil {
 				return err
 			}
-			got, _ = hostpath.On(inside, at.path)
+			got, _ = hostpath.On(inside, at)
 		}
 		if got.Device != want.Device || got.Root != want.Root {
-			return changed(fmt.Errorf("%q was exchanged while the sandbox started, for %q of device %s", m.Source, got.Root, got.Device))
+			return Changed(fmt.Errorf("%q was exchanged while the sandbox started, for %q of device %s", m.Source, got.Root, got.Device))
 		}
 	}
-	link.found(pid)
 	return nil
 }
 
@@ -132,8 +119,8 @@ func privateCopy(m *agboxv1.MountSpec) bool {
 	return m.Mode == modeCopyOnWrite && m.Accepted.GetKind() == "file"
 }
 
-// changed is what a person hears of a source that is not what was accepted.
-func changed(err error) error {
+// Changed is what a person hears of a source that is not what was accepted.
+func Changed(err error) error {
 	return engine.Coded(codeSourceChanged, "%w: a sandbox starts with nothing else than what was accepted: see who changed that, and fork the sandbox "+
 		"for one with its files and the mounts as they are now, or delete it", err)
 }

@@ -1,29 +1,28 @@
-package dockerrt
+package mount
 
 import (
-	"log/slog"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/paths"
 	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // TestEmptyLayers: what only root could remove, a container does, and it leaves nothing of its own.
 func TestEmptyLayers(t *testing.T) {
-	engine := dockertest.Engine(t)
-	defer engine.Close()
-	dockertest.TinyImage(t, engine, dockertest.Busybox)
+	docker := dockertest.Engine(t)
+	defer docker.Close()
+	dockertest.TinyImage(t, docker, dockertest.Busybox)
 	dir := t.TempDir()
-	d, err := New(t.Context(), Config{Instance: "instance-sweep", DataDir: dir, InitPath: dockertest.InitBinary(t),
-		Pool: netip.MustParsePrefix("10.217.16.0/20"), SubnetBits: 28, CreateConcurrency: 1, PID: os.Getpid(), Started: time.Now()},
-		slog.New(slog.NewTextHandler(t.Output(), nil)))
+	api, err := engine.Connect(t.Context(), "", engine.Owner{Instance: "instance-sweep", PID: os.Getpid(), Started: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.Close()
+	defer api.Close()
+	ms := New(api, Config{DataDir: dir, InitPath: dockertest.InitBinary(t), Init: paths.Home + "/init"})
 	const id = "sweep-1"
 	closed := filepath.Join(dir, "layers", id, "0", "upper", "closed")
 	if err := os.MkdirAll(closed, 0o700); err != nil {
@@ -35,11 +34,11 @@ func TestEmptyLayers(t *testing.T) {
 	if err := os.Chmod(closed, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.emptyLayers(t.Context(), id); err != nil {
+	if err := ms.emptyLayers(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := os.ReadDir(filepath.Join(dir, "layers", id)); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	dockertest.Leftovers(t, engine, id)
+	dockertest.Leftovers(t, docker, id)
 }
