@@ -7,6 +7,7 @@
 //	           [-- ENTRYPOINT... COMMAND...]
 //	agbox-init handover [-- COMMAND...]
 //	agbox-init file ACTION PATH...
+//	agbox-init empty DIRECTORY
 //	agbox-init relay --socket=PATH --logs=DIRECTORY --state=DIRECTORY
 //	agbox-init version
 //
@@ -33,7 +34,26 @@ package main
 import (
 	"os"
 
+	"github.com/agbox-dev/agbox/guest/files/inside"
 	"github.com/agbox-dev/agbox/guest/pid1"
+	"github.com/agbox-dev/agbox/guest/relay/forwarder"
 )
 
-func main() { pid1.Main(os.Args[1:]) }
+// Each mode ends the process.
+var modes = map[string]func(args []string){
+	"handover": pid1.HandOver,
+	"file":     inside.Main,
+	"empty":    inside.Empty,
+	"relay":    forwarder.Main,
+	"version": func([]string) {
+		os.Stdout.WriteString("agbox-init " + pid1.Version + "\n")
+		os.Exit(0)
+	},
+}
+
+func main() {
+	if len(os.Args) > 1 && modes[os.Args[1]] != nil {
+		modes[os.Args[1]](os.Args[2:])
+	}
+	pid1.Main(os.Args[1:])
+}

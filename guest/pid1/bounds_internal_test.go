@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agbox-dev/agbox/guest/process"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -28,15 +29,15 @@ func TestQuestionGoesWithItsStart(t *testing.T) {
 func TestFamilyForgetsSessions(t *testing.T) {
 	s, e := &sandbox{}, newExecution("")
 	e.pid = 10
-	leader := process{pid: 10, parent: 1, session: 10, started: 1}
-	s.adopt(e, []process{leader})
+	leader := process.Process{PID: 10, Parent: 1, Session: 10, Started: 1}
+	s.adopt(e, []process.Process{leader})
 	for pid := 100; pid < 1000; pid++ {
-		hop := process{pid: pid, parent: 10, session: pid, started: uint64(pid)}
-		orphan := process{pid: pid + 10_000, parent: 1, session: pid, started: uint64(pid)}
-		s.adopt(e, []process{leader, hop, orphan})
-		s.adopt(e, []process{leader, orphan})
-		if e.members[orphan.pid] != orphan.started {
-			t.Fatalf("%d, in the session of %d, is not of the family", orphan.pid, pid)
+		hop := process.Process{PID: pid, Parent: 10, Session: pid, Started: uint64(pid)}
+		orphan := process.Process{PID: pid + 10_000, Parent: 1, Session: pid, Started: uint64(pid)}
+		s.adopt(e, []process.Process{leader, hop, orphan})
+		s.adopt(e, []process.Process{leader, orphan})
+		if e.members[orphan.PID] != orphan.Started {
+			t.Fatalf("%d, in the session of %d, is not of the family", orphan.PID, pid)
 		}
 	}
 	if len(e.sessions) > 5 || len(e.members) > 5 {

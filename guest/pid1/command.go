@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/agbox-dev/agbox/guest/account"
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -24,7 +26,7 @@ func (f *failure) exitCode() int {
 
 // environment is base with overrides on top, for the given account. HOME and USER that are root's
 // are replaced by the account's own, unless an override sets them.
-func environment(base, overrides []string, a account, rootHome string) ([]string, *failure) {
+func environment(base, overrides []string, a account.Account, rootHome string) ([]string, *failure) {
 	env := make([]string, 0, len(base)+len(overrides)+2)
 	index := make(map[string]int, cap(env))
 	set := func(entry, key string) {
@@ -46,11 +48,11 @@ func environment(base, overrides []string, a account, rootHome string) ([]string
 		}
 		return ""
 	}
-	if home := value("HOME"); home == "" || a.uid != 0 && (home == rootHome || home == "/root") {
-		set("HOME="+a.home, "HOME")
+	if home := value("HOME"); home == "" || a.UID != 0 && (home == rootHome || home == "/root") {
+		set("HOME="+a.Home, "HOME")
 	}
-	if user := value("USER"); user == "" || a.uid != 0 && user == "root" {
-		set("USER="+a.label(), "USER")
+	if user := value("USER"); user == "" || a.UID != 0 && user == "root" {
+		set("USER="+a.Label(), "USER")
 	}
 	for _, entry := range overrides {
 		key, _, ok := strings.Cut(entry, "=")
@@ -72,16 +74,6 @@ func getenv(env []string, key string) (string, bool) {
 	return "", false
 }
 
-func join(dir, path string) string {
-	switch {
-	case path == "":
-		return dir
-	case path[0] == '/':
-		return path
-	}
-	return strings.TrimRight(dir, "/") + "/" + path
-}
-
 // candidates are where argv[0] may lie, as a shell has it: a name with a slash is a path from the working directory, any other is
 // looked for in the PATH of env.
 func candidates(argv, env []string) ([]string, *failure) {
@@ -101,7 +93,7 @@ func candidates(argv, env []string) ([]string, *failure) {
 		if dir == "" {
 			dir = "."
 		}
-		all = append(all, join(dir, argv[0]))
+		all = append(all, kernel.Join(dir, argv[0]))
 	}
 	return all, nil
 }
@@ -118,7 +110,7 @@ func (l *launch) startFailure(r report) *failure {
 	errno := syscall.Errno(r.errno)
 	switch r.step {
 	case stepUser:
-		return &failure{protocol.CodeStartFailed, "exec: " + strconv.Quote(l.argv[0]) + " may not be started as user " + l.label() + ": " + errno.Error()}
+		return &failure{protocol.CodeStartFailed, "exec: " + strconv.Quote(l.argv[0]) + " may not be started as user " + l.Label() + ": " + errno.Error()}
 	case stepDirectory:
 		why := errno.Error()
 		switch errno {
@@ -127,7 +119,7 @@ func (l *launch) startFailure(r report) *failure {
 		case syscall.ENOTDIR:
 			why = "is not a directory"
 		case syscall.EACCES:
-			why = "may not be entered by user " + l.label()
+			why = "may not be entered by user " + l.Label()
 		}
 		return &failure{protocol.CodeCwdInvalid, "cwd: " + strconv.Quote(l.dir) + " " + why}
 	case stepProgram:
@@ -183,7 +175,7 @@ func null() int {
 	}
 	var ends [2]int
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
-		warn("no standard input for commands: " + err.Error())
+		kernel.Warn("no standard input for commands: " + err.Error())
 		os.Exit(1)
 	}
 	syscall.Close(ends[1])

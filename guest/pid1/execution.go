@@ -4,6 +4,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agbox-dev/agbox/guest/kernel"
+	"github.com/agbox-dev/agbox/guest/process"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -103,7 +105,7 @@ func (e *execution) cancel(grace time.Duration, s *sandbox) {
 		return
 	}
 	e.cancelled, e.killAt = true, killAt
-	e.terminate(s.tree(e, processes()))
+	e.terminate(s.tree(e, process.All()))
 }
 
 // exitCode counts as a shell does.
@@ -140,7 +142,7 @@ func writeRecord(fd int, r *protocol.Result) {
 	for rest := protocol.EncodeRecord(r); len(rest) > 0; {
 		n, err := syscall.Write(fd, rest)
 		if err != nil && err != syscall.EINTR {
-			warn("record of exec " + r.ID + " not written: " + err.Error())
+			kernel.Warn("record of exec " + r.ID + " not written: " + err.Error())
 			break
 		}
 		rest = rest[max(n, 0):]

@@ -6,12 +6,15 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/agbox-dev/agbox/guest/account"
 	"github.com/agbox-dev/agbox/guest/inherited"
+	"github.com/agbox-dev/agbox/guest/kernel"
+	"github.com/agbox-dev/agbox/guest/process"
 )
 
 // launch is all that it takes to start a command.
 type launch struct {
-	account
+	account.Account
 	switchUser bool
 	dir        string
 	paths      []string // of the program, each tried until one is there; relative ones are from dir
@@ -90,7 +93,7 @@ func (a *attempt) run(shared bool) {
 	}
 	runtime.KeepAlive(a)
 	syscall.Close(a.to)
-	closeAll(a.mine)
+	kernel.CloseAll(a.mine)
 }
 
 // share tells Go's runtime, as around each system call, that this thread will do nothing for it meanwhile.
@@ -152,14 +155,11 @@ func afterFork()
 func afterForkInChild()
 
 const (
-	closeRange    = 436 // the same number on every architecture
-	accessAt      = syscall.SYS_FACCESSAT
-	atCwd         = ^uintptr(99) // AT_FDCWD, -100
-	oPath         = 0x200000     // O_PATH, which package syscall lacks
-	setSeccomp    = 22           // PR_SET_SECCOMP
-	seccompFilter = 2            // SECCOMP_MODE_FILTER
-	futexWait     = 0 | 128      // FUTEX_WAIT, FUTEX_PRIVATE_FLAG
-	futexWake     = 1 | 128
+	closeRange = 436 // the same number on every architecture
+	accessAt   = syscall.SYS_FACCESSAT
+	atCwd      = ^uintptr(99) // AT_FDCWD, -100
+	futexWait  = 0 | 128      // FUTEX_WAIT, FUTEX_PRIVATE_FLAG
+	futexWake  = 1 | 128
 
 	// Flags of clone. The last has the caller wait, and the kernel neither take the child for want of memory, and this process with
 	// it, nor set this process's oom_score_adj with the child's.
@@ -188,14 +188,14 @@ func (a *attempt) clone(flags uintptr) syscall.Errno {
 		to         = a.to
 		refused    = int32(-1)
 		files      = l.files
-		mark       = rlimit{l.tag, l.tagHard}
-		open       = rlimit{inherited.Files.Cur, inherited.Files.Max}
-		filter     = seal
+		mark       = process.Limit{Soft: l.tag, Hard: l.tagHard}
+		open       = process.Limit{Soft: inherited.Files.Cur, Hard: inherited.Files.Max}
+		filter     = process.Seal
 		groups     *uint32
-		groupCount = uintptr(len(l.groups))
+		groupCount = uintptr(len(l.Groups))
 	)
-	if len(l.groups) > 0 {
-		groups = &l.groups[0]
+	if len(l.Groups) > 0 {
+		groups = &l.Groups[0]
 	}
 	beforeFork()
 	if pid, failed := rawClone(flags, &a.pid); failed != 0 || pid != 0 {
@@ -209,9 +209,9 @@ func (a *attempt) clone(flags uintptr) syscall.Errno {
 		syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&oomScore[0])), uintptr(len(oomScore)))
 		syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
 	}
-	if mark.soft != 0 {
-		syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, rlimitLocks, uintptr(unsafe.Pointer(&mark)), 0, 0, 0)
-		syscall.RawSyscall6(syscall.SYS_PRCTL, setSeccomp, seccompFilter, uintptr(unsafe.Pointer(filter)), 0, 0, 0)
+	if mark.Soft != 0 {
+		syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, process.LimitLocks, uintptr(unsafe.Pointer(&mark)), 0, 0, 0)
+		syscall.RawSyscall6(syscall.SYS_PRCTL, process.SetSeccomp, process.SeccompFilter, uintptr(unsafe.Pointer(filter)), 0, 0, 0)
 	}
 	if inherited.Known {
 		syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, syscall.RLIMIT_NOFILE, uintptr(unsafe.Pointer(&open)), 0, 0, 0)
@@ -251,10 +251,10 @@ func (a *attempt) clone(flags uintptr) syscall.Errno {
 		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETGROUPS, groupCount, uintptr(unsafe.Pointer(groups)), 0); errno != 0 {
 			goto failed
 		}
-		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETGID, uintptr(l.gid), 0, 0); errno != 0 {
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETGID, uintptr(l.GID), 0, 0); errno != 0 {
 			goto failed
 		}
-		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETUID, uintptr(l.uid), 0, 0); errno != 0 {
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_SETUID, uintptr(l.UID), 0, 0); errno != 0 {
 			goto failed
 		}
 		// A new user makes the memory what fs.suid_dumpable says, and older kernels end all who share what is dumped.
@@ -288,7 +288,7 @@ func (a *attempt) clone(flags uintptr) syscall.Errno {
 	if r.path, errno = -1, syscall.ENOENT; refused >= 0 {
 		r.path, errno = refused, syscall.EACCES
 		path := uintptr(unsafe.Pointer(a.paths[refused]))
-		if _, _, other := syscall.RawSyscall6(syscall.SYS_OPENAT, atCwd, path, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0, 0, 0); other == 0 {
+		if _, _, other := syscall.RawSyscall6(syscall.SYS_OPENAT, atCwd, path, kernel.PathOnly|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0, 0, 0); other == 0 {
 			errno = syscall.EISDIR
 		}
 	}

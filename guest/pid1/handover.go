@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/agbox-dev/agbox/guest/kernel"
 )
 
 // An image's entrypoint usually ends in exec "$@", often by way of sudo or gosu, which close
@@ -37,17 +39,17 @@ func acceptHandovers(listener int, handovers chan<- int) {
 			handovers <- fd
 		case syscall.EINTR, syscall.ECONNABORTED:
 		default:
-			warn("handover socket: " + err.Error())
+			kernel.Warn("handover socket: " + err.Error())
 			return
 		}
 	}
 }
 
-// handOver is the mode "handover": tell PID 1, then become the command. Without a command it
+// HandOver is the mode "handover": tell PID 1, then become the command. Without a command it
 // stays, as an entrypoint may run it as a child and take down what it has set up when it ends.
-func handOver(args []string) {
-	if fd, err := connect(handoverSocket); err != nil {
-		warn("handover: PID 1 does not listen: " + err.Error())
+func HandOver(args []string) {
+	if fd, err := kernel.Dial(handoverSocket); err != nil {
+		kernel.Warn("handover: PID 1 does not listen: " + err.Error())
 	} else {
 		syscall.Read(fd, make([]byte, 1))
 		syscall.Close(fd)
@@ -62,7 +64,7 @@ func handOver(args []string) {
 		os.Exit(0)
 	}
 	problem := become(args, os.Environ())
-	warn(problem.message)
+	kernel.Warn(problem.message)
 	os.Exit(problem.exitCode())
 }
 
@@ -89,7 +91,7 @@ func become(argv, env []string) *failure {
 			return programFailure(errno, path, argv[0], dir, "")
 		}
 	}
-	if fd, err := syscall.Open(refused, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0); err == nil {
+	if fd, err := syscall.Open(refused, kernel.PathOnly|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0); err == nil {
 		syscall.Close(fd)
 		last = syscall.EISDIR
 	}

@@ -1,8 +1,8 @@
 package pid1
 
 import (
-	"strconv"
-
+	"github.com/agbox-dev/agbox/guest/account"
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -11,8 +11,7 @@ import (
 type lookup struct {
 	options
 	environ []string
-	users   users
-	canSwap bool // init may switch users
+	account.Rules
 }
 
 // question is about one start.
@@ -25,7 +24,7 @@ type question struct {
 // answer is what there is to know, or why that is not known.
 type answer struct {
 	question
-	account
+	account.Account
 	rootHome string
 	program  bool // the image's entrypoint is a program and no script
 	problem  *failure
@@ -35,71 +34,28 @@ type answer struct {
 func (l *lookup) run(questions <-chan question, answers chan<- answer) {
 	made := false
 	for q := range questions {
-		if !made && l.users.refresh() == nil {
-			l.makePlaces()
+		if !made && l.Refresh() == nil {
+			if a, problem := l.Of(""); problem == "" {
+				account.MakePlaces(l.tmpfs, l.workdir, l.own, a)
+			} else {
+				kernel.Warn(problem)
+			}
 			made = true
 		}
 		a := answer{question: q}
+		problem := ""
 		if q.primary {
 			a.program = len(l.entrypoint) > 0 && l.isProgram(l.entrypoint)
-			a.account, a.problem = l.primaryAccount()
+			a.Account, problem = l.Primary()
 		} else {
-			a.account, a.problem = l.account(q.user)
+			a.Account, problem = l.Of(q.user)
 		}
-		if root, problem := l.users.lookup("0"); problem == "" {
-			a.rootHome = root.home
+		if problem != "" {
+			a.problem = &failure{protocol.CodeUserUnknown, problem}
 		}
+		a.rootHome = l.RootHome()
 		answers <- a
 	}
-}
-
-// account resolves an exec's user; "" is --user, else the sandbox's rule.
-func (l *lookup) account(user string) (account, *failure) {
-	if user == "" {
-		user = l.user
-	}
-	var a account
-	var problem string
-	if user == "" {
-		a, problem = l.users.rule(l.imageUser)
-	} else {
-		a, problem = l.users.lookup(user)
-	}
-	if l.canSwap {
-		if problem != "" {
-			return a, &failure{protocol.CodeUserUnknown, problem}
-		}
-		return a, nil
-	}
-	self := l.self()
-	if user != "" && problem != "" {
-		return a, &failure{protocol.CodeUserUnknown, problem}
-	}
-	if user != "" && a.uid != self.uid {
-		return a, &failure{protocol.CodeUserUnknown, "user " + strconv.Quote(user) +
-			": the container runs as user " + self.label() + " without the right to switch to another"}
-	}
-	return self, nil
-}
-
-// primaryAccount is whom Docker would run the image's entrypoint and the main command as.
-func (l *lookup) primaryAccount() (account, *failure) {
-	if l.user != "" {
-		return l.account(l.user)
-	}
-	if !l.canSwap {
-		return l.self(), nil
-	}
-	a, problem := l.users.image(l.imageUser)
-	if problem != "" {
-		return a, &failure{protocol.CodeUserUnknown, problem}
-	}
-	return a, nil
-}
-
-func (l *lookup) self() account {
-	home, _ := getenv(l.environ, "HOME")
-	return l.users.self(home)
 }
 
 // isProgram tells whether the entrypoint is an ELF file: it takes the command as its arguments and may never run what
@@ -110,13 +66,13 @@ func (l *lookup) isProgram(entrypoint []string) bool {
 		return false
 	}
 	for _, path := range paths {
-		file, err := openRegular(join(l.workdir, path))
-		if err != nil || !file.open {
+		file, err := kernel.OpenRegular(kernel.Join(l.workdir, path))
+		if err != nil || !file.Open {
 			continue
 		}
-		defer file.close()
+		defer file.Close()
 		if file.Mode&0o111 != 0 {
-			return string(file.start(4)) == "\x7fELF"
+			return string(file.Start(4)) == "\x7fELF"
 		}
 	}
 	return false

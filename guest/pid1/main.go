@@ -7,35 +7,21 @@ import (
 	"runtime/debug"
 	"sync"
 	"syscall"
+
+	"github.com/agbox-dev/agbox/guest/kernel"
 )
 
-// version is set by the linker.
-var version = "dev"
+// Version is what Hello tells of this program.
+const Version = "dev"
 
-// Main runs agbox-init as args, without the program's name, ask for, and ends the process.
+// Main is PID 1 of a sandbox, as the options in args ask for, until that is to end; then it ends the process.
 func Main(args []string) {
-	if len(args) > 0 && args[0] == "version" {
-		os.Stdout.WriteString("agbox-init " + version + "\n")
-		return
-	}
-	if len(args) > 0 && args[0] == "handover" {
-		handOver(args[1:])
-	}
-	if len(args) > 0 && args[0] == "file" {
-		fileMode(args[1:])
-	}
-	if len(args) > 0 && args[0] == "empty" {
-		emptyMode(args[1:])
-	}
-	if len(args) > 0 && args[0] == "relay" {
-		relayMode(args[1:])
-	}
 	o, problem := parseOptions(args)
 	if problem == "" && os.Getpid() != 1 {
 		problem = "must be PID 1 of a pid namespace: it signals every process that it can see"
 	}
 	if problem != "" {
-		warn(problem)
+		kernel.Warn(problem)
 		os.Exit(2)
 	}
 	runtime.GOMAXPROCS(2)
@@ -76,6 +62,3 @@ func reserveThreads() {
 	here.Wait()
 	done.Done()
 }
-
-// warn writes to the container's own log.
-func warn(text string) { os.Stderr.WriteString("agbox-init: " + text + "\n") }

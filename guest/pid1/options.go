@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/agbox-dev/agbox/paths"
 )
 
 type options struct {
@@ -22,7 +24,7 @@ type options struct {
 }
 
 func parseOptions(args []string) (o options, problem string) {
-	o = options{socket: "/.agbox/run/s", workdir: workspace, stopGrace: 2 * time.Second, startLimit: startLimit}
+	o = options{socket: "/.agbox/run/s", workdir: paths.Workspace, stopGrace: 2 * time.Second, startLimit: startLimit}
 	var words []string
 	entrypointWords := -1 // all
 	for i, arg := range args {

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"syscall"
 	"unsafe"
+
+	"github.com/agbox-dev/agbox/guest/kernel"
 )
 
 // pump copies the output of commands into their log files: one goroutine, one buffer, one epoll
@@ -108,7 +110,7 @@ func (p *pump) awaitStart(e *execution, fd int) {
 	const once = 1 << 30 // EPOLLONESHOT
 	event := syscall.EpollEvent{Events: syscall.EPOLLIN | once, Fd: int32(fd)}
 	if err := syscall.EpollCtl(p.epoll, syscall.EPOLL_CTL_ADD, fd, &event); err != nil {
-		warn("a start is not seen before its end: " + err.Error())
+		kernel.Warn("a start is not seen before its end: " + err.Error())
 	}
 }
 

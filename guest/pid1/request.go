@@ -3,13 +3,14 @@ package pid1
 import (
 	"syscall"
 
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // receive does what the daemon says. Descriptors that a message has too many are closed.
 func (s *sandbox) receive(r received) {
 	if s.tooEarly(r.m) {
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 		return
 	}
 	switch m := r.m.(type) {
@@ -24,36 +25,36 @@ func (s *sandbox) receive(r received) {
 			s.cancel(e, m.Grace)
 			s.settleCancelled()
 		}
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 	case *protocol.Ack:
 		if e := s.execs[m.ID]; e != nil && e.frame != nil {
 			delete(s.execs, m.ID)
 			s.past.add(m.ID, e.frame)
 		}
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 	case *protocol.Stop:
 		s.stop(m.Grace)
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 	case *protocol.Signal:
 		s.send(encode(s.signal(m)))
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 	case *protocol.Resize:
 		s.send(encode(s.resize(m)))
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 	case *protocol.CloseStdin:
 		if e := s.execs[m.ID]; e != nil {
 			e.closeStdin()
 		}
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 	case *protocol.Freeze:
 		s.clock.freeze()
 		s.send(encode(&protocol.Frozen{}))
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 	case *protocol.Thaw:
 		s.clock.thaw()
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 	default:
-		closeAll(r.fds)
+		kernel.CloseAll(r.fds)
 	}
 }
 
@@ -107,7 +108,7 @@ func (s *sandbox) alive(id string) (*execution, protocol.SignalOutcome) {
 func (s *sandbox) greet(daemon *session) {
 	s.daemon = daemon
 	hello := &protocol.Hello{
-		Version: protocol.Version, InitVersion: version, Booted: s.booted, Status: s.boot,
+		Version: protocol.Version, InitVersion: Version, Booted: s.booted, Status: s.boot,
 		Frozen: s.clock.frozen(),
 	}
 	for _, e := range s.execs {
@@ -128,7 +129,7 @@ func (s *sandbox) greet(daemon *session) {
 // exec starts a command, or attaches to one that is known.
 func (s *sandbox) exec(m *protocol.Exec, fds []int) {
 	if e := s.execs[m.ID]; e != nil {
-		closeAll(fds)
+		kernel.CloseAll(fds)
 		switch {
 		case e.frame != nil:
 			s.send(e.frame)
@@ -138,24 +139,24 @@ func (s *sandbox) exec(m *protocol.Exec, fds []int) {
 		return
 	}
 	if frame := s.past.frames[m.ID]; frame != nil {
-		closeAll(fds)
+		kernel.CloseAll(fds)
 		s.send(frame)
 		return
 	}
 	if m.ID == protocol.CommandID {
-		closeAll(fds)
+		kernel.CloseAll(fds)
 		s.send(encode(newExecution(m.ID).failed(&failure{protocol.CodeStartFailed,
 			"exec: the sandbox has no main command, or it was not started yet, or its result was acknowledged long ago"})))
 		return
 	}
 	if m.ID == "" {
-		closeAll(fds)
-		warn("an exec came without an id")
+		kernel.CloseAll(fds)
+		kernel.Warn("an exec came without an id")
 		return
 	}
 	d, complete := assign(m.Roles, fds)
 	if !complete {
-		warn("exec " + m.ID + " came without its three descriptors")
+		kernel.Warn("exec " + m.ID + " came without its three descriptors")
 		return
 	}
 	e := newExecution(m.ID)

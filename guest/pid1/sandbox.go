@@ -7,6 +7,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agbox-dev/agbox/guest/account"
+	"github.com/agbox-dev/agbox/guest/kernel"
+	"github.com/agbox-dev/agbox/guest/process"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -17,10 +20,10 @@ type sandbox struct {
 	canSwap   bool // init may switch users
 	null      int
 	terminals int // descriptor of their directory, -1 for none
-	tags      tagger
+	tags      process.Tagger
 	sealed    bool // no process can take its tag off
 	pump      *pump
-	oom       oomCounter
+	oom       process.OOMCounter
 	clock     clock // of all deadlines
 
 	questions []question      // for the lookup, in turn
@@ -54,8 +57,8 @@ const afterKill = time.Second
 
 func newSandbox(o options) *sandbox {
 	s := &sandbox{
-		options: o, environ: os.Environ(), canSwap: canSwitchUser(), null: null(), terminals: openTerminals(), oom: openOOMCounter(),
-		tags: newTagger(), sealed: canSeal(), attempts: make(chan *attempt), ready: make(chan *execution),
+		options: o, environ: os.Environ(), canSwap: account.CanSwitchUser(), null: null(), terminals: openTerminals(), oom: process.OpenOOMCounter(),
+		tags: process.NewTagger(), sealed: process.CanSeal(), attempts: make(chan *attempt), ready: make(chan *execution),
 		inbox: make(chan received), drained: make(chan *execution), handovers: make(chan int),
 		children: make(chan os.Signal, 1), signals: make(chan os.Signal, 16),
 		execs: map[string]*execution{}, running: map[*execution]struct{}{}, leaders: map[int]*execution{},
@@ -71,13 +74,13 @@ func newSandbox(o options) *sandbox {
 func (s *sandbox) run() {
 	var err error
 	if s.pump, err = newPump(s.drained, s.ready); err != nil {
-		warn("cannot carry output: " + err.Error())
+		kernel.Warn("cannot carry output: " + err.Error())
 		os.Exit(1)
 	}
 	s.pump.headroom = s.options.headroom
 	if len(s.entrypoint) > 0 {
 		if listener, err := listenHandover(); err != nil {
-			warn("handover socket: " + err.Error())
+			kernel.Warn("handover socket: " + err.Error())
 		} else {
 			go acceptHandovers(listener, s.handovers)
 		}
@@ -85,7 +88,8 @@ func (s *sandbox) run() {
 	go s.pump.run()
 	go dial(s.socket, s.inbox)
 	questions, answers := make(chan question), make(chan answer)
-	look := &lookup{options: s.options, environ: s.environ, canSwap: s.canSwap, users: users{passwdPath: "/etc/passwd", groupPath: "/etc/group"}}
+	home, _ := getenv(s.environ, "HOME")
+	look := &lookup{s.options, s.environ, account.Rules{User: s.user, ImageUser: s.imageUser, Home: home, CanSwitch: s.canSwap}}
 	go look.run(questions, answers)
 	for range forkers {
 		go fork(s.attempts)
@@ -250,7 +254,7 @@ func (s *sandbox) reap() {
 				continue
 			}
 			foreign := ws.Signal() == syscall.SIGKILL && !e.killed && !e.signalled && !s.killed
-			e.oom = foreign && s.oom.kills() > e.oomKills
+			e.oom = foreign && s.oom.Kills() > e.oomKills
 			e.killed = e.killed || e.oom
 			if !e.cancelled && !e.oom {
 				s.drain(e)
@@ -269,7 +273,7 @@ func (s *sandbox) drain(e *execution) {
 // those whose grace is over are killed, again and again, since a process may fork while it is
 // looked for. Each death in a tree ends in a SIGCHLD to init, so this needs no timer.
 func (s *sandbox) settleCancelled() {
-	var all []process
+	var all []process.Process
 	for e := range s.running {
 		if !e.cancelled && !e.oom || e.draining || e.pid == 0 || !e.exited && !e.killed {
 			continue
@@ -282,7 +286,7 @@ func (s *sandbox) settleCancelled() {
 			continue
 		}
 		if all == nil {
-			all = processes()
+			all = process.All()
 		}
 		switch t := s.tree(e, all); {
 		case !t.alive() && e.exited:
@@ -333,7 +337,7 @@ func (s *sandbox) send(frame []byte) {
 func encode(m protocol.Message) []byte {
 	frame, err := protocol.Encode(m, 0)
 	if err != nil {
-		warn("message dropped: " + err.Error())
+		kernel.Warn("message dropped: " + err.Error())
 	}
 	return frame
 }

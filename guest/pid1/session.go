@@ -4,6 +4,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -30,7 +31,7 @@ type received struct {
 // dial connects for ever and passes on what arrives.
 func dial(path string, inbox chan<- received) {
 	for ; ; time.Sleep(reconnectEvery) {
-		fd, err := connect(path)
+		fd, err := kernel.Dial(path)
 		if err != nil {
 			continue
 		}
@@ -49,21 +50,9 @@ func dial(path string, inbox chan<- received) {
 	}
 }
 
-func connect(path string) (int, error) {
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return -1, err
-	}
-	if err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}); err != nil {
-		syscall.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
 func (s *session) read(inbox chan<- received) {
 	var decoder protocol.Decoder
-	defer func() { closeAll(decoder.Rest()) }()
+	defer func() { kernel.CloseAll(decoder.Rest()) }()
 	buf := make([]byte, 16<<10)
 	oob := make([]byte, syscall.CmsgSpace(4*protocol.MaxFiles))
 	for {
@@ -77,13 +66,13 @@ func (s *session) read(inbox chan<- received) {
 		fds := rights(oob[:oobn])
 		decoder.Feed(buf[:n], fds)
 		if flags&syscall.MSG_CTRUNC != 0 {
-			warn("the daemon sent more descriptors than fit; reconnecting")
+			kernel.Warn("the daemon sent more descriptors than fit; reconnecting")
 			return
 		}
 		for {
 			m, fds, err := decoder.Next()
 			if err != nil {
-				warn("the daemon sent what is not of this protocol; reconnecting: " + err.Error())
+				kernel.Warn("the daemon sent what is not of this protocol; reconnecting: " + err.Error())
 				return
 			}
 			if m == nil {
@@ -115,10 +104,4 @@ func (s *session) transmit(o protocol.Outgoing) error {
 		frame = frame[max(n, 0):]
 	}
 	return nil
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		syscall.Close(fd)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -69,17 +70,17 @@ func (s *sandbox) launch(a answer) {
 	if problem == nil {
 		d := st.descriptors
 		st.descriptors = noDescriptors
-		st.launch.files, mine, problem = s.connect(e, st.Exec, d, a.account)
+		st.launch.files, mine, problem = s.connect(e, st.Exec, d, a.Account)
 	}
 	if problem != nil {
 		s.refuse(e, problem)
 		return
 	}
-	e.tag, e.oomKills = s.tags.next(), s.oom.kills()
-	st.launch.tag, st.launch.tagHard = e.tag, s.tags.hard
+	e.tag, e.oomKills = s.tags.Next(), s.oom.Kills()
+	st.launch.tag, st.launch.tagHard = e.tag, s.tags.Hard
 	attempt, from, err := st.launch.attempt(mine)
 	if err != nil {
-		closeAll(mine)
+		kernel.CloseAll(mine)
 		s.refuse(e, forkFailure(err, st.launch.argv[0]))
 		return
 	}
@@ -111,15 +112,15 @@ func (s *sandbox) settleForks() {
 // prepare makes all of the launch but its files.
 func (s *sandbox) prepare(st *starting, a answer) (problem *failure) {
 	l := &st.launch
-	l.account, l.switchUser, l.terminal = a.account, s.canSwap, st.Terminal != nil
-	l.argv, l.dir = st.Argv, join(s.workdir, st.Cwd)
-	if l.env, problem = environment(s.environ, st.Env, l.account, a.rootHome); problem != nil {
+	l.Account, l.switchUser, l.terminal = a.Account, s.canSwap, st.Terminal != nil
+	l.argv, l.dir = st.Argv, kernel.Join(s.workdir, st.Cwd)
+	if l.env, problem = environment(s.environ, st.Env, l.Account, a.rootHome); problem != nil {
 		return problem
 	}
 	if _, named := getenv(l.env, "TERM"); l.terminal && !named {
 		l.env = append(l.env, "TERM=xterm-256color")
 	}
-	if inside(st.ID) {
+	if ofDaemon(st.ID) {
 		l.paths = []string{ownProgram}
 		return nil
 	}
@@ -127,8 +128,8 @@ func (s *sandbox) prepare(st *starting, a answer) (problem *failure) {
 	return problem
 }
 
-// inside tells whether a command is the daemon's own, which reads its output from a pipe.
-func inside(id string) bool { return strings.HasPrefix(id, protocol.InsidePrefix) }
+// ofDaemon tells whether a command is the daemon's own, which reads its output from a pipe.
+func ofDaemon(id string) bool { return strings.HasPrefix(id, protocol.InsidePrefix) }
 
 // ownProgram is, for a child that has not become a program yet, this one, whatever lies at the path that it came from.
 const ownProgram = "/proc/self/exe"
@@ -165,7 +166,7 @@ func (s *sandbox) endStart(e *execution) {
 	st := e.starting
 	e.starting = nil
 	s.questions = slices.DeleteFunc(s.questions, func(q question) bool { return q.of == e })
-	closeAll([]int{st.stdout, st.stderr, st.stdin, st.index})
+	kernel.CloseAll([]int{st.stdout, st.stderr, st.stdin, st.index})
 	st.descriptors = noDescriptors
 	if st.report >= 0 {
 		s.pump.forgetStart(st.report)
@@ -221,7 +222,7 @@ func (s *sandbox) cancel(e *execution, grace time.Duration) {
 // startPrimary runs the image's entrypoint or, without one, the main command, once in the life of init.
 func (s *sandbox) startPrimary(fds []int) {
 	if s.booted {
-		closeAll(fds)
+		kernel.CloseAll(fds)
 		if s.boot.State != protocol.BootPending {
 			s.send(encode(&protocol.Booted{Status: s.boot}))
 		}
@@ -232,11 +233,11 @@ func (s *sandbox) startPrimary(fds []int) {
 		files = 3
 	}
 	if len(fds) < files {
-		closeAll(fds)
-		warn("boot came without its " + strconv.Itoa(files) + " descriptors")
+		kernel.CloseAll(fds)
+		kernel.Warn("boot came without its " + strconv.Itoa(files) + " descriptors")
 		return
 	}
-	closeAll(fds[files:])
+	kernel.CloseAll(fds[files:])
 	s.booted = true
 	e := newExecution("")
 	e.primary = true
@@ -245,11 +246,11 @@ func (s *sandbox) startPrimary(fds []int) {
 		s.execs[e.id] = e
 	}
 	if len(s.command)+len(s.entrypoint) == 0 {
-		closeAll(fds[:2])
+		kernel.CloseAll(fds[:2])
 		s.bootDone(protocol.BootStatus{State: protocol.BootNone})
 		return
 	}
-	said, _ := duplicate(fds[1])
+	said, _ := kernel.Duplicate(fds[1])
 	st := &starting{Exec: &protocol.Exec{MaxOutput: s.maxOutput}, descriptors: noDescriptors, primary: &primaryStart{stderr: said, what: "command"}}
 	st.stdout, st.stderr = fds[0], fds[1]
 	if len(s.entrypoint) > 0 {

@@ -3,6 +3,8 @@ package pid1
 import (
 	"syscall"
 
+	"github.com/agbox-dev/agbox/guest/account"
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -34,7 +36,7 @@ func assign(roles []string, fds []int) (descriptors, bool) {
 		*place = fd
 	}
 	if d.stdout < 0 || d.stderr < 0 || d.record < 0 {
-		closeAll([]int{d.stdout, d.stderr, d.record, d.stdin, d.keeper, d.index})
+		kernel.CloseAll([]int{d.stdout, d.stderr, d.record, d.stdin, d.keeper, d.index})
 		return d, false
 	}
 	return d, true
@@ -42,7 +44,7 @@ func assign(roles []string, fds []int) (descriptors, bool) {
 
 // connect makes the ends that a command gets as its descriptors 0 to 2. Those in mine are to be
 // closed after the fork. What came in d for the start is taken over, also after a failure.
-func (s *sandbox) connect(e *execution, m *protocol.Exec, d descriptors, a account) (files [3]int, mine []int, problem *failure) {
+func (s *sandbox) connect(e *execution, m *protocol.Exec, d descriptors, a account.Account) (files [3]int, mine []int, problem *failure) {
 	if m.Terminal != nil {
 		return s.connectTerminal(e, m, d, a)
 	}
@@ -51,17 +53,17 @@ func (s *sandbox) connect(e *execution, m *protocol.Exec, d descriptors, a accou
 		files[0], mine = d.stdin, []int{d.stdin}
 	}
 	for i, out := range []int{d.stdout, d.stderr} {
-		if inside(m.ID) { // its reader is the daemon, and the pump not in between
+		if ofDaemon(m.ID) { // its reader is the daemon, and the pump not in between
 			files[i+1], mine = out, append(mine, out)
 			continue
 		}
 		var err error
-		if e.streams[i], files[i+1], err = s.pump.attach(out, m.MaxOutput, a.uid, a.gid); err != nil {
+		if e.streams[i], files[i+1], err = s.pump.attach(out, m.MaxOutput, a.UID, a.GID); err != nil {
 			// The pump meets the end of a pipe whose write end is closed, and closes the rest.
 			if i == 0 {
 				mine = append(mine, d.stderr)
 			}
-			closeAll(append(mine, d.index))
+			kernel.CloseAll(append(mine, d.index))
 			return files, nil, &failure{protocol.CodeStartFailed, "exec: no pipe for the output: " + err.Error()}
 		}
 		mine = append(mine, files[i+1])
@@ -72,21 +74,21 @@ func (s *sandbox) connect(e *execution, m *protocol.Exec, d descriptors, a accou
 	return files, mine, nil
 }
 
-func (s *sandbox) connectTerminal(e *execution, m *protocol.Exec, d descriptors, a account) (files [3]int, mine []int, problem *failure) {
-	closeAll([]int{d.stderr, d.index})
+func (s *sandbox) connectTerminal(e *execution, m *protocol.Exec, d descriptors, a account.Account) (files [3]int, mine []int, problem *failure) {
+	kernel.CloseAll([]int{d.stderr, d.index})
 	master, slave, err := openTerminal(s.terminals, *m.Terminal, a)
 	if err == nil {
-		e.terminal, err = duplicate(master)
+		e.terminal, err = kernel.Duplicate(master)
 		if err == nil {
 			e.streams[0], err = s.pump.attachTerminal(master, d.stdout, m.MaxOutput, d.stdin)
 		} else {
-			closeAll([]int{master, d.stdout, d.stdin})
+			kernel.CloseAll([]int{master, d.stdout, d.stdin})
 		}
 		if err != nil {
 			syscall.Close(slave)
 		}
 	} else {
-		closeAll([]int{d.stdout, d.stdin})
+		kernel.CloseAll([]int{d.stdout, d.stdin})
 	}
 	if err != nil {
 		return files, nil, terminalFailure(err)
@@ -118,12 +120,4 @@ func (s *sandbox) resize(m *protocol.Resize) *protocol.Signalled {
 		}
 	}
 	return answer
-}
-
-func duplicate(fd int) (int, error) {
-	n, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_DUPFD_CLOEXEC, 3)
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(n), nil
 }

@@ -4,6 +4,8 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/agbox-dev/agbox/guest/account"
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -15,7 +17,7 @@ const ptPeer = 0x5441
 // there is none.
 func openTerminals() int {
 	const devpts = 0x1cd1
-	fd, err := syscall.Open("/dev/pts", oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	fd, err := syscall.Open("/dev/pts", kernel.PathOnly|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return -1
 	}
@@ -28,7 +30,7 @@ func openTerminals() int {
 }
 
 // openTerminal makes a pseudo terminal whose slave is the account's. The master does not block.
-func openTerminal(terminals int, size protocol.Size, a account) (master, slave int, err error) {
+func openTerminal(terminals int, size protocol.Size, a account.Account) (master, slave int, err error) {
 	master, err = syscall.Openat(terminals, "ptmx", syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, -1, err
@@ -48,7 +50,7 @@ func openTerminal(terminals int, size protocol.Size, a account) (master, slave i
 		return -1, -1, errno
 	}
 	slave = int(fd)
-	if syscall.Fchown(slave, int(a.uid), -1) != nil { // its group is the one that devpts is mounted with
+	if syscall.Fchown(slave, int(a.UID), -1) != nil { // its group is the one that devpts is mounted with
 		syscall.Fchmod(slave, 0o666)
 	}
 	return master, slave, nil

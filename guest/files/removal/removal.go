@@ -9,7 +9,8 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-	"unsafe"
+
+	"github.com/agbox-dev/agbox/guest/kernel"
 )
 
 const (
@@ -75,13 +76,12 @@ func (r *removal) empty(dir *os.File, depth int) error {
 
 func (r *removal) remove(dir *os.File, name string, depth int) error {
 	at := int(dir.Fd())
-	if err := unlink(at, name, 0); err == nil || err == syscall.ENOENT {
+	if err := kernel.Unlink(at, name, false); err == nil || err == syscall.ENOENT {
 		return nil
 	} else if err != syscall.EISDIR && err != syscall.EPERM {
 		return err
 	}
-	const directory = 0x200 // AT_REMOVEDIR
-	if unlink(at, name, directory) == nil {
+	if kernel.Unlink(at, name, true) == nil {
 		return nil
 	}
 	if depth >= maxOpen {
@@ -102,19 +102,5 @@ func (r *removal) remove(dir *os.File, name string, depth int) error {
 	if err := errors.Join(r.empty(inner, depth+1), inner.Close()); err != nil {
 		return err
 	}
-	if err := unlink(at, name, directory); err != nil {
-		return err
-	}
-	return nil
-}
-
-func unlink(at int, name string, flags uintptr) error {
-	path, err := syscall.BytePtrFromString(name)
-	if err != nil {
-		return err
-	}
-	if _, _, errno := syscall.Syscall(syscall.SYS_UNLINKAT, uintptr(at), uintptr(unsafe.Pointer(path)), flags); errno != 0 {
-		return errno
-	}
-	return nil
+	return kernel.Unlink(at, name, true)
 }

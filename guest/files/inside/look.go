@@ -1,9 +1,11 @@
-package pid1
+package inside
 
 import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/agbox-dev/agbox/guest/kernel"
 )
 
 // Where the kernel grants no inotify instance or watch, which all sandboxes of a host share by user, a watch looks again and again, at
@@ -29,13 +31,13 @@ func (w *watcher) look() *fault {
 	if problem != nil {
 		return problem
 	}
-	w.tell("looking", join(w.root, w.only), "", w.only == "")
+	w.tell("looking", kernel.Join(w.root, w.only), "", w.only == "")
 	w.flush()
 	for wait := lookFirst; ; wait = min(wait*2, lookLast) {
 		time.Sleep(wait)
 		var root syscall.Stat_t
 		if err := syscall.Stat(w.root, &root); err != nil || root.Mode&syscall.S_IFMT != syscall.S_IFDIR {
-			w.tell("removed", join(w.root, w.only), "", w.only == "")
+			w.tell("removed", kernel.Join(w.root, w.only), "", w.only == "")
 			return nil
 		}
 		now, problem := w.all()
@@ -98,7 +100,7 @@ func (w *watcher) allIn(dir string, found map[string]seen) *fault {
 		if w.only != "" && name != w.only {
 			continue
 		}
-		path := join(dir, name)
+		path := kernel.Join(dir, name)
 		var st syscall.Stat_t
 		if syscall.Lstat(path, &st) != nil {
 			continue

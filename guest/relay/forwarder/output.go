@@ -1,10 +1,11 @@
-package pid1
+package forwarder
 
 import (
 	"os"
 	"syscall"
 	"unsafe"
 
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -78,7 +79,7 @@ func (r *relay) prepare() {
 	var err error
 	if r.inotify, err = syscall.InotifyInit1(syscall.IN_CLOEXEC); err != nil {
 		r.inotify = -1
-		warn("relay: output comes late: fs.inotify.max_user_instances of the engine's machine is too low: " + err.Error())
+		kernel.Warn("relay: output comes late: fs.inotify.max_user_instances of the engine's machine is too low: " + err.Error())
 		return
 	}
 	go r.readChanges()
@@ -289,7 +290,7 @@ func (r *relay) tell(m protocol.Message) {
 func (r *relay) write(m protocol.Message) {
 	frame, err := protocol.Encode(m, 0)
 	if err != nil {
-		warn("relay: " + err.Error())
+		kernel.Warn("relay: " + err.Error())
 		return
 	}
 	for len(frame) > 0 {

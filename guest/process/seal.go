@@ -1,14 +1,22 @@
-package pid1
+package process
 
 import (
 	"syscall"
 	"unsafe"
+
+	"github.com/agbox-dev/agbox/guest/kernel"
 )
 
-// What a command is known by (see tagger) is sealed: a seccomp filter, which is inherited and cannot be taken off, lets whoever sets the
+// Seal is for what a command is known by (see Tagger): a seccomp filter, which is inherited and cannot be taken off, lets whoever sets the
 // limit RLIMIT_LOCKS believe that it was done. Nothing goes by that limit but this program, so nobody misses it. The filter needs
 // no_new_privs, which the engine sets unless the sandbox is to have more, or CAP_SYS_ADMIN.
-var seal = sealing()
+var Seal = sealing()
+
+// Of prctl.
+const (
+	SetSeccomp    = 22 // PR_SET_SECCOMP
+	SeccompFilter = 2  // SECCOMP_MODE_FILTER
+)
 
 // instruction is one of classic BPF.
 type instruction struct {
@@ -17,12 +25,13 @@ type instruction struct {
 	k             uint32
 }
 
-type program struct {
+// Program is a filter as the kernel takes it.
+type Program struct {
 	length uint16
 	filter *instruction
 }
 
-func sealing() *program {
+func sealing() *Program {
 	const (
 		load = 0x20 // BPF_LD | BPF_W | BPF_ABS
 		is   = 0x15 // BPF_JMP | BPF_JEQ | BPF_K
@@ -52,9 +61,9 @@ func sealing() *program {
 			{is, 3, 0, speech.prlimit},
 			{give, 0, 0, allow},
 			{load, 0, 0, argument}, // setrlimit(resource, new)
-			{is, 7, 6, rlimitLocks},
+			{is, 7, 6, LimitLocks},
 			{load, 0, 0, argument + 8}, // prlimit64(pid, resource, new, old)
-			{is, 0, 4, rlimitLocks},
+			{is, 0, 4, LimitLocks},
 			{load, 0, 0, argument + 16},
 			{is, 0, 3, 0},
 			{load, 0, 0, argument + 20},
@@ -64,16 +73,16 @@ func sealing() *program {
 		}...)
 	}
 	all = append(all, instruction{give, 0, 0, allow})
-	return &program{uint16(len(all)), &all[0]}
+	return &Program{uint16(len(all)), &all[0]}
 }
 
-// canSeal tells whether the kernel takes the filter from the children of this process.
-func canSeal() bool {
+// CanSeal tells whether the kernel takes the filter from the children of this process.
+func CanSeal() bool {
 	const (
 		getNoNewPrivs = 39
 		sysAdmin      = 21
 	)
-	_, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, setSeccomp, seccompFilter, 0) // none is there to be read
+	_, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, SetSeccomp, SeccompFilter, 0) // none is there to be read
 	unprivileged, _, _ := syscall.RawSyscall6(syscall.SYS_PRCTL, getNoNewPrivs, 0, 0, 0, 0, 0)
-	return errno == syscall.EFAULT && unsafe.Sizeof(*seal) == 16 && (unprivileged == 1 || capable(sysAdmin))
+	return errno == syscall.EFAULT && unsafe.Sizeof(*Seal) == 16 && (unprivileged == 1 || kernel.Capable(sysAdmin))
 }

@@ -1,10 +1,12 @@
-package pid1
+package forwarder
 
 import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -30,7 +32,7 @@ func (r *relay) open(m *protocol.Open) (o opened) {
 	for _, kind := range m.Kinds {
 		fd, err := r.openKind(e, m, kind, fresh, &o)
 		if err != nil {
-			closeAll(o.fds)
+			kernel.CloseAll(o.fds)
 			r.refuse(e, "the sandbox has no room for the "+kind+" of a command: "+err.Error())
 			return opened{refused: true}
 		}
@@ -97,7 +99,7 @@ func (r *relay) openTail(e *relayed, stream int, kind string, offset uint64, fre
 	if i < 0 {
 		t := &tail{of: e, stream: stream, sent: offset, watch: -1}
 		if t.fd, err = syscall.Open(path, syscall.O_RDONLY|syscall.O_CREAT|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o644); err != nil {
-			closeAll([]int{fd})
+			kernel.CloseAll([]int{fd})
 			return -1, err
 		}
 		if r.inotify >= 0 {
@@ -154,11 +156,12 @@ func (r *relay) openInput(e *relayed, fresh bool, o *opened) (fd int, err error)
 // refuse answers for PID 1, which never hears of the exec.
 func (r *relay) refuse(e *relayed, reason string) {
 	if e.id == protocol.CommandID {
-		warn(reason)
+		kernel.Warn(reason)
 		r.write(&protocol.Booted{Status: protocol.BootStatus{State: protocol.BootExited, ExitCode: 126}})
 		return
 	}
-	r.write(newExecution(e.id).failed(&failure{protocol.CodeStartFailed, "exec: " + reason}))
+	now := time.Now()
+	r.write(&protocol.Result{ID: e.id, Started: now, Ended: now, ExitCode: 126, ErrorCode: protocol.CodeStartFailed, ErrorMessage: "exec: " + reason})
 }
 
 func (r *relay) remove(e *relayed) {

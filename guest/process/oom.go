@@ -1,4 +1,4 @@
-package pid1
+package process
 
 import (
 	"strconv"
@@ -6,25 +6,25 @@ import (
 	"syscall"
 )
 
-// oomCounter reads how many processes of the sandbox the kernel has killed for want of memory. It
+// OOMCounter reads how many processes of the sandbox the kernel has killed for want of memory. It
 // holds the file open, so that a command that mounts something over it changes nothing.
-type oomCounter struct {
+type OOMCounter struct {
 	fd int // -1: there is none
 }
 
-// openOOMCounter finds the counter of cgroup v2, else that of v1. The kernel raises it before it
+// OpenOOMCounter finds the counter of cgroup v2, else that of v1. The kernel raises it before it
 // sends KILL.
-func openOOMCounter() oomCounter {
+func OpenOOMCounter() OOMCounter {
 	for _, path := range []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"} {
 		if fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0); err == nil {
-			return oomCounter{fd}
+			return OOMCounter{fd}
 		}
 	}
-	return oomCounter{-1}
+	return OOMCounter{-1}
 }
 
-// kills is the counter's value, 0 when it cannot be read.
-func (c oomCounter) kills() uint64 {
+// Kills is the counter's value, 0 when it cannot be read.
+func (c OOMCounter) Kills() uint64 {
 	if c.fd < 0 {
 		return 0
 	}

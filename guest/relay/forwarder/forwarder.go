@@ -1,4 +1,5 @@
-package pid1
+// Package forwarder is the end of the relay that runs in the sandbox: agbox-init in its mode "relay".
+package forwarder
 
 import (
 	"os"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -43,7 +45,8 @@ type relay struct {
 	courier
 }
 
-func relayMode(args []string) {
+// Main is the mode; it ends the process.
+func Main(args []string) {
 	r := &relay{
 		ready: make(chan struct{}), connected: make(chan int, 1), leaving: make(chan struct{}), init: -1,
 		inputs: map[string]*relayInput{}, pipes: map[string]chan struct{}{},
@@ -59,7 +62,7 @@ func relayMode(args []string) {
 		}
 	}
 	if r.socket == "" || r.logs == "" || r.state == "" {
-		warn("relay: is for the daemon, who says --socket=PATH, --logs=DIRECTORY and --state=DIRECTORY")
+		kernel.Warn("relay: is for the daemon, who says --socket=PATH, --logs=DIRECTORY and --state=DIRECTORY")
 		os.Exit(2)
 	}
 	runtime.GOMAXPROCS(2)
@@ -70,7 +73,7 @@ func relayMode(args []string) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	listener, err := r.listen()
 	if err != nil {
-		warn("relay: cannot listen on " + r.socket + ": " + err.Error())
+		kernel.Warn("relay: cannot listen on " + r.socket + ": " + err.Error())
 		os.Exit(1)
 	}
 	r.prepare()
@@ -81,7 +84,7 @@ func relayMode(args []string) {
 
 // listen takes the place of an older relay, which leaves when somebody other than PID 1 connects.
 func (r *relay) listen() (int, error) {
-	if fd, err := connect(r.socket); err == nil {
+	if fd, err := kernel.Dial(r.socket); err == nil {
 		for {
 			if n, err := syscall.Read(fd, make([]byte, 1)); err != syscall.EINTR && n <= 0 {
 				break
@@ -113,7 +116,7 @@ func (r *relay) accept(listener int) {
 			continue
 		}
 		if err != nil {
-			warn("relay: " + err.Error())
+			kernel.Warn("relay: " + err.Error())
 			os.Exit(1)
 		}
 		peer, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
@@ -153,7 +156,7 @@ func (r *relay) read(fd int, take func(protocol.Message)) {
 		for {
 			m, _, err := decoder.Next()
 			if err != nil {
-				warn("relay: got what is not of this protocol: " + err.Error())
+				kernel.Warn("relay: got what is not of this protocol: " + err.Error())
 				return
 			}
 			if m == nil {
@@ -223,7 +226,7 @@ func (r *relay) hear(m protocol.Message) {
 
 // forward sends to PID 1, who always reads, and closes the descriptors. The daemon has nothing to say before it has heard PID 1.
 func (r *relay) forward(m protocol.Message, fds []int) {
-	defer closeAll(fds)
+	defer kernel.CloseAll(fds)
 	r.sending.Lock()
 	defer r.sending.Unlock()
 	if r.init < 0 {
@@ -231,7 +234,7 @@ func (r *relay) forward(m protocol.Message, fds []int) {
 	}
 	frame, err := protocol.Encode(m, len(fds))
 	if err != nil {
-		warn("relay: " + err.Error())
+		kernel.Warn("relay: " + err.Error())
 		return
 	}
 	var oob []byte

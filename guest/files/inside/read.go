@@ -1,4 +1,4 @@
-package pid1
+package inside
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/paths"
 )
 
@@ -56,7 +57,7 @@ func (c *carrier) one(path, name string, st *syscall.Stat_t) *fault {
 	case syscall.S_IFREG:
 		return c.regular(path, name)
 	case syscall.S_IFLNK:
-		target, err := readLink(path)
+		target, err := kernel.Readlink(path)
 		if err != nil {
 			return c.unlessGone(path, err)
 		}
@@ -84,14 +85,14 @@ func (c *carrier) below(path, name string) *fault {
 	}
 	for _, one := range names {
 		var st syscall.Stat_t
-		at := join(path, one)
+		at := kernel.Join(path, one)
 		if err := syscall.Lstat(at, &st); err != nil {
 			if problem := c.unlessGone(at, err); problem != nil {
 				return problem
 			}
 			continue
 		}
-		if problem := c.one(at, join(name, one), &st); problem != nil {
+		if problem := c.one(at, kernel.Join(name, one), &st); problem != nil {
 			return problem
 		}
 	}
@@ -163,10 +164,4 @@ func (c *carrier) item(kind, name, link string, st *syscall.Stat_t) {
 		i.Device = int64(st.Rdev)
 	}
 	c.grow(i.Append(c.output.buf))
-}
-
-func readLink(path string) (string, error) {
-	buf := make([]byte, 4096)
-	n, err := syscall.Readlink(path, buf)
-	return string(buf[:max(n, 0)]), err
 }

@@ -1,4 +1,4 @@
-package pid1
+package inside
 
 import (
 	"strconv"
@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/paths"
 )
 
@@ -147,7 +148,7 @@ func (w *watcher) add(dir string, flags uint32, scan bool) *fault {
 	}
 	names, _ := namesIn(dir)
 	for _, name := range names {
-		path := join(dir, name)
+		path := kernel.Join(dir, name)
 		var st syscall.Stat_t
 		if err := syscall.Lstat(path, &st); err == syscall.ENAMETOOLONG {
 			return watchFault(path, err)
@@ -209,7 +210,7 @@ func (w *watcher) handle(wd int32, mask, cookie uint32, name string) *fault {
 	case w.only != "" && name != w.only && mask&(syscall.IN_MOVED_FROM|syscall.IN_MOVED_TO) == 0:
 		return nil
 	}
-	e := event{join(dir, name), mask&syscall.IN_ISDIR != 0}
+	e := event{kernel.Join(dir, name), mask&syscall.IN_ISDIR != 0}
 	switch {
 	case mask&syscall.IN_MOVED_FROM != 0:
 		w.moved[cookie] = e
@@ -235,7 +236,7 @@ func (w *watcher) self(wd int32, dir string, mask uint32) {
 	case dir != w.root:
 	case mask&(syscall.IN_DELETE_SELF|syscall.IN_MOVE_SELF|syscall.IN_UNMOUNT) != 0:
 		w.unpaired()
-		w.tell("removed", join(w.root, w.only), "", w.only == "")
+		w.tell("removed", kernel.Join(w.root, w.only), "", w.only == "")
 		w.done = true
 	case mask&syscall.IN_ATTRIB != 0 && w.only == "":
 		var st syscall.Stat_t
@@ -292,7 +293,7 @@ func (w *watcher) arrived(e event, cookie uint32) *fault {
 func (w *watcher) unpaired() {
 	for cookie, e := range w.moved {
 		delete(w.moved, cookie)
-		if w.only != "" && e.path != join(w.root, w.only) {
+		if w.only != "" && e.path != kernel.Join(w.root, w.only) {
 			continue
 		}
 		w.tell("removed", e.path, "", e.directory)

@@ -1,4 +1,4 @@
-package pid1
+package forwarder
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
@@ -158,7 +159,7 @@ func (in *relayInput) leave() {
 	if len(rest) == 0 {
 		syscall.Unlink(in.rest)
 	} else if err := os.WriteFile(in.rest, rest, 0o600); err != nil {
-		warn("relay: input of exec " + in.id + " is lost: " + err.Error())
+		kernel.Warn("relay: input of exec " + in.id + " is lost: " + err.Error())
 	}
 }
 

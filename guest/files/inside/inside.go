@@ -1,4 +1,5 @@
-package pid1
+// Package inside is the end of file work that runs in the sandbox: agbox-init in its mode "file".
+package inside
 
 import (
 	"errors"
@@ -11,10 +12,11 @@ import (
 
 	"github.com/agbox-dev/agbox/guest/files/record"
 	"github.com/agbox-dev/agbox/guest/files/removal"
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/paths"
 )
 
-// fileMode looks into the sandbox's files for the daemon, as root, and ends:
+// Main looks into the sandbox's files for the daemon, as root, and ends:
 //
 //	agbox-init file stat PATH
 //	agbox-init file list PATH LIMIT [-r]
@@ -25,12 +27,12 @@ import (
 //
 // What it finds goes to descriptor 1, which is the write end of a pipe that the daemon reads, as package record has it; what it is to
 // write comes from descriptor 0. When the daemon is gone, or wants no more, this process ends, whatever it does.
-func fileMode(args []string) {
+func Main(args []string) {
 	const fd = 1
 	var st syscall.Stat_t
 	err := syscall.Fstat(fd, &st)
 	if err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFIFO || len(args) < 2 {
-		warn("file: is for the daemon, who gives it a pipe and a path")
+		kernel.Warn("file: is for the daemon, who gives it a pipe and a path")
 		os.Exit(2)
 	}
 	runtime.GOMAXPROCS(1) // few threads: it counts against the sandbox's limit
@@ -189,7 +191,7 @@ func (l *lister) top(path string) *fault {
 // list leaves out what vanishes meanwhile.
 func (l *lister) list(dir string, names []string) {
 	for _, name := range names {
-		path := join(dir, name)
+		path := kernel.Join(dir, name)
 		var st syscall.Stat_t
 		err := syscall.Lstat(path, &st)
 		if l.cut = l.cut || l.room == 0 || err == syscall.ENAMETOOLONG; l.cut {
@@ -227,11 +229,11 @@ func locate(path string) (fd int, base, real string, err error) {
 	} else if i >= 0 {
 		parent = "/"
 	}
-	if fd, err = syscall.Open(parent, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0); err != nil {
+	if fd, err = syscall.Open(parent, kernel.PathOnly|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0); err != nil {
 		return -1, base, "", err
 	}
-	if real, err = readLink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && base != "." {
-		real = join(real, base)
+	if real, err = kernel.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err == nil && base != "." {
+		real = kernel.Join(real, base)
 	}
 	return fd, base, real, err
 }
@@ -256,14 +258,13 @@ func remove(path string, recursive bool) *fault {
 	if problem := reserved(real); problem != nil {
 		return problem
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	points, err := kernel.MountPoints()
 	if err != nil {
 		return faultOf(path, err)
 	}
-	for line := range strings.Lines(string(mounts)) {
-		f := strings.Fields(line)
-		if len(f) > 4 && paths.Within(unescape(f[4]), real) {
-			return &fault{record.Mounted, strconv.Quote(path) + " is, or contains, the mount point " + strconv.Quote(unescape(f[4])) +
+	for _, point := range points {
+		if paths.Within(point, real) {
+			return &fault{record.Mounted, strconv.Quote(path) + " is, or contains, the mount point " + strconv.Quote(point) +
 				"; remove what is beside it, or in it, instead"}
 		}
 	}

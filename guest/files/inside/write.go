@@ -1,4 +1,4 @@
-package pid1
+package inside
 
 import (
 	"bufio"
@@ -12,7 +12,9 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/agbox-dev/agbox/guest/account"
 	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/paths"
 )
 
@@ -78,21 +80,21 @@ func cutOff(err error) *fault {
 
 // findOwner resolves whom it is for, as for an exec.
 func (w *writer) findOwner(owner, user, imageUser string) *fault {
-	l := lookup{options: options{user: user, imageUser: imageUser}, users: users{passwdPath: "/etc/passwd", groupPath: "/etc/group"}, canSwap: true}
-	if err := l.users.refresh(); err != nil {
-		return &fault{record.Other, unreadable(err)}
+	rules := account.Rules{User: user, ImageUser: imageUser, CanSwitch: true}
+	if err := rules.Refresh(); err != nil {
+		return &fault{record.Other, account.Unreadable(err)}
 	}
-	a, problem := l.account(owner)
-	if problem != nil {
-		return &fault{record.Owner, problem.message + "; name one that is, or a number"}
+	a, problem := rules.Of(owner)
+	if problem != "" {
+		return &fault{record.Owner, problem + "; name one that is, or a number"}
 	}
-	w.uid, w.gid = int(a.uid), int(a.gid)
+	w.uid, w.gid = int(a.UID), int(a.GID)
 	return nil
 }
 
 // begin opens the destination.
 func (w *writer) begin(directory string) *fault {
-	root, err := syscall.Open("/", oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	root, err := syscall.Open("/", kernel.PathOnly|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return faultOf("/", err)
 	}
@@ -113,8 +115,8 @@ func (w *writer) begin(directory string) *fault {
 
 // enter opens a directory in another one, and makes it when it is missing. A link that leads out of the destination is refused.
 func (w *writer) enter(in place, name string) (next place, made bool, problem *fault) {
-	const flags = oPath | syscall.O_DIRECTORY | syscall.O_CLOEXEC
-	next.real = join(in.real, name)
+	const flags = kernel.PathOnly | syscall.O_DIRECTORY | syscall.O_CLOEXEC
+	next.real = kernel.Join(in.real, name)
 	if problem := reserved(next.real); problem != nil {
 		return next, false, problem
 	}
@@ -125,13 +127,13 @@ func (w *writer) enter(in place, name string) (next place, made bool, problem *f
 			next.fd, err = syscall.Openat(in.fd, name, flags|syscall.O_NOFOLLOW, 0)
 		}
 		if err == nil {
-			err = chownAt(next.fd, w.uid, w.gid)
+			err = kernel.Chown(next.fd, w.uid, w.gid)
 		}
 	}
 	if err == nil {
 		return next, made, nil
 	}
-	target, linkErr := readLink("/proc/self/fd/" + strconv.Itoa(in.fd) + "/" + name)
+	target, linkErr := kernel.Readlink("/proc/self/fd/" + strconv.Itoa(in.fd) + "/" + name)
 	if err != syscall.ENOTDIR && err != syscall.ELOOP || linkErr != nil {
 		return next, false, faultOf(next.real, err)
 	}
@@ -142,7 +144,7 @@ func (w *writer) enter(in place, name string) (next place, made bool, problem *f
 		return next, false, faultOf(next.real, err)
 	}
 	from := next.real
-	if next.real, err = readLink("/proc/self/fd/" + strconv.Itoa(next.fd)); err != nil {
+	if next.real, err = kernel.Readlink("/proc/self/fd/" + strconv.Itoa(next.fd)); err != nil {
 		return next, false, faultOf(from, err)
 	}
 	if w.bounded && !paths.Within(next.real, w.top.real) {
@@ -166,7 +168,7 @@ func (w *writer) parent(name string) (in place, base string, problem *fault) {
 		w.last, w.at.fd = dir, -1
 		here := place{real: w.top.real}
 		var err error
-		if here.fd, err = duplicate(w.top.fd); err != nil {
+		if here.fd, err = kernel.Duplicate(w.top.fd); err != nil {
 			return here, base, faultOf(here.real, err)
 		}
 		for dir != "" {
@@ -181,7 +183,7 @@ func (w *writer) parent(name string) (in place, base string, problem *fault) {
 		}
 		w.at = here
 	}
-	return w.at, base, reserved(join(w.at.real, base))
+	return w.at, base, reserved(kernel.Join(w.at.real, base))
 }
 
 func (w *writer) item(i *record.Item) *fault {
@@ -203,7 +205,7 @@ func (w *writer) item(i *record.Item) *fault {
 	}
 	// Nothing of another name can be in the way of this one.
 	name := ".agbox-" + strconv.FormatUint(rand.Uint64(), 36)
-	path := join(in.real, base)
+	path := kernel.Join(in.real, base)
 	switch i.Type {
 	case record.TypeFile:
 		problem = w.regular(in, name, path, i)
@@ -213,7 +215,7 @@ func (w *writer) item(i *record.Item) *fault {
 		var from place
 		var of string
 		if from, of, problem = w.target(i.Link); problem == nil {
-			if err := linkAt(from.fd, of, in.fd, name); err != nil {
+			if err := kernel.LinkAt(from.fd, of, in.fd, name); err != nil {
 				problem = faultOf(path, err)
 			}
 			syscall.Close(from.fd)
@@ -244,7 +246,7 @@ func (w *writer) target(name string) (in place, base string, problem *fault) {
 }
 
 func (w *writer) directory(in place, base string, i *record.Item) *fault {
-	path := join(in.real, base)
+	path := kernel.Join(in.real, base)
 	if err := syscall.Mkdirat(in.fd, base, 0o700); err != nil && err != syscall.EEXIST {
 		return faultOf(path, err)
 	}
@@ -265,7 +267,7 @@ func (w *writer) attributes(fd int, path string, i *record.Item) *fault {
 		err = syscall.Fchmod(fd, uint32(i.Mode))
 	}
 	if err == nil {
-		err = setTime(fd, "", i)
+		err = kernel.SetTimeAt(fd, "", written(i))
 	}
 	if err != nil {
 		return faultOf(path, err)
@@ -319,12 +321,12 @@ func writeAt(fd int, data string, at int64) error {
 }
 
 func (w *writer) symlink(in place, name, path string, i *record.Item) *fault {
-	err := symlinkAt(i.Link, in.fd, name)
+	err := kernel.SymlinkAt(i.Link, in.fd, name)
 	if err != nil {
 		return faultOf(path, err)
 	}
 	// What is under the name now need not be the link any more.
-	fd, err := syscall.Openat(in.fd, name, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	fd, err := syscall.Openat(in.fd, name, kernel.PathOnly|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return faultOf(path, err)
 	}
@@ -334,10 +336,10 @@ func (w *writer) symlink(in place, name, path string, i *record.Item) *fault {
 		err = syscall.EEXIST
 	}
 	if err == nil {
-		err = chownAt(fd, w.uid, w.gid)
+		err = kernel.Chown(fd, w.uid, w.gid)
 	}
 	if err == nil {
-		err = setTime(in.fd, name, i)
+		err = kernel.SetTimeAt(in.fd, name, written(i))
 	}
 	if err != nil {
 		return faultOf(path, err)
@@ -345,62 +347,8 @@ func (w *writer) symlink(in place, name, path string, i *record.Item) *fault {
 	return nil
 }
 
-const (
-	atEmptyPath       = 0x1000
-	atSymlinkNofollow = 0x100
-)
-
-// chownAt is for what was opened without being read.
-func chownAt(fd, uid, gid int) error { return syscall.Fchownat(fd, "", uid, gid, atEmptyPath) }
-
-// setTime sets when what is open, or what has a name in it, was written; a link is not followed.
-func setTime(fd int, name string, i *record.Item) error {
+func written(i *record.Item) syscall.Timespec {
 	stamp := syscall.NsecToTimespec(0)
 	stamp.Sec, stamp.Nsec = i.Seconds, i.Nanoseconds
-	times := [2]syscall.Timespec{stamp, stamp}
-	var path *byte
-	flags := 0
-	if name != "" {
-		var err error
-		if path, err = syscall.BytePtrFromString(name); err != nil {
-			return err
-		}
-		flags = atSymlinkNofollow
-	}
-	_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(fd), uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&times)), uintptr(flags), 0, 0)
-	return errnoOrNil(errno)
-}
-
-func symlinkAt(target string, fd int, name string) error {
-	from, err := syscall.BytePtrFromString(target)
-	if err != nil {
-		return err
-	}
-	to, err := syscall.BytePtrFromString(name)
-	if err != nil {
-		return err
-	}
-	_, _, errno := syscall.Syscall(syscall.SYS_SYMLINKAT, uintptr(unsafe.Pointer(from)), uintptr(fd), uintptr(unsafe.Pointer(to)))
-	return errnoOrNil(errno)
-}
-
-// linkAt follows no link.
-func linkAt(fromFD int, from string, toFD int, to string) error {
-	old, err := syscall.BytePtrFromString(from)
-	if err != nil {
-		return err
-	}
-	name, err := syscall.BytePtrFromString(to)
-	if err != nil {
-		return err
-	}
-	_, _, errno := syscall.Syscall6(syscall.SYS_LINKAT, uintptr(fromFD), uintptr(unsafe.Pointer(old)), uintptr(toFD), uintptr(unsafe.Pointer(name)), 0, 0)
-	return errnoOrNil(errno)
-}
-
-func errnoOrNil(errno syscall.Errno) error {
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return stamp
 }
