@@ -38,13 +38,11 @@ func (c Ceilings) Bound(req *agboxv1.CreateExecRequest) error {
 }
 
 func (c Ceilings) container(field string, cpus *float64, memory, pids *int64) error {
-	if err := c.CPUs.keep(field+".cpu_limit", strconv.FormatFloat(c.CPUs.Most, 'f', -1, 64)+" CPUs", cpus); err != nil {
-		return err
-	}
-	if err := c.Memory.keep(field+".memory_limit", strconv.FormatInt(c.Memory.Most, 10)+" bytes", memory); err != nil {
-		return err
-	}
-	return c.Pids.keep(field+".pids_limit", strconv.FormatInt(c.Pids.Most, 10)+" processes", pids)
+	return cmp.Or(
+		c.CPUs.keep(field+".cpu_limit", strconv.FormatFloat(c.CPUs.Most, 'f', -1, 64)+" CPUs", cpus),
+		c.Memory.keep(field+".memory_limit", strconv.FormatInt(c.Memory.Most, 10)+" bytes", memory),
+		c.Pids.keep(field+".pids_limit", strconv.FormatInt(c.Pids.Most, 10)+" processes", pids),
+	)
 }
 
 // ceilings applies the operator's to a spec that is valid otherwise.

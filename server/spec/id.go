@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"regexp"
@@ -13,22 +14,21 @@ import (
 
 var idForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_-]{2,198}[a-zA-Z0-9]$`)
 
-const idRule = "use 4 to 200 letters, digits, '-' and '_', with a letter or digit at both ends"
-
 // ValidateSandboxID refuses what cannot be the id of a sandbox, "" included; field names it in the error.
 func ValidateSandboxID(field, id string) error {
-	if !idForm.MatchString(id) {
-		return refuse(ReasonInvalidSandboxID, field, "%s is not a sandbox id; %s", shown(id), idRule)
-	}
-	return nil
+	return validateID(ReasonInvalidSandboxID, field, id, "a sandbox")
 }
 
-// ValidateExecID refuses what cannot be the id of an exec, "" included; field names it in the error.
-func ValidateExecID(field, id string) error {
-	if !idForm.MatchString(id) {
-		return refuse(ReasonInvalidExecID, field, "%s is not an exec id; %s", shown(id), idRule)
+// ValidateSnapshotID is ValidateSandboxID for a snapshot.
+func ValidateSnapshotID(field, id string) error {
+	return validateID(ReasonInvalidSnapshotID, field, id, "a snapshot")
+}
+
+func validateID(reason, field, id, of string) error {
+	if idForm.MatchString(id) {
+		return nil
 	}
-	return nil
+	return refuse(reason, field, "%s is not %s id; use 4 to 200 letters, digits, '-' and '_', with a letter or digit at both ends", shown(id), of)
 }
 
 // ValidateExec refuses an exec that could not be started anywhere: it looks at the request alone. An
@@ -38,37 +38,36 @@ func ValidateExec(req *agboxv1.CreateExecRequest) error {
 		return err
 	}
 	if id := req.GetExecId(); id != "" {
-		if err := ValidateExecID("exec_id", id); err != nil {
+		if err := validateID(ReasonInvalidExecID, "exec_id", id, "an exec"); err != nil {
 			return err
 		}
 	}
 	if len(req.GetCommand()) == 0 {
 		return refuse(ReasonCommandRequired, "command", "no command is given; the first word must be the program to run")
 	}
-	if err := validateCommand("command", req.GetCommand()); err != nil {
-		return err
-	}
-	if strings.ContainsRune(req.GetCwd(), 0) {
-		return refuse(ReasonCwdInvalid, "cwd", "%s contains a NUL byte; remove it", shown(req.GetCwd()))
-	}
-	if size := len(req.GetCwd()); size > maxPath {
-		return refuse(ReasonCwdInvalid, "cwd", "it has %d bytes, and no path has more than %d; shorten it", size, maxPath)
-	}
-	if err := ValidateUser("user", req.GetUser()); err != nil {
-		return err
-	}
-	if err := validateDuration("timeout", req.GetTimeout(), 0); err != nil {
-		return err
-	}
+	var tty error
 	if req.GetTty() != nil {
-		if err := ValidateTerminal("tty", req.Tty); err != nil {
-			return err
-		}
+		tty = ValidateTerminal("tty", req.Tty)
 	}
-	if err := validateEnvs("env_overrides", req.GetEnvOverrides()); err != nil {
-		return err
+	return cmp.Or(
+		validateCommand("command", req.GetCommand()),
+		validateCwd("cwd", req.GetCwd()),
+		ValidateUser("user", req.GetUser()),
+		ValidateDuration("timeout", req.GetTimeout()),
+		validateEnvs("env_overrides", req.GetEnvOverrides()),
+		validateArguments("command", req.GetCommand(), req.GetEnvOverrides()),
+		tty,
+	)
+}
+
+func validateCwd(field, cwd string) error {
+	switch {
+	case strings.ContainsRune(cwd, 0):
+		return refuse(ReasonCwdInvalid, field, "%s contains a NUL byte; remove it", shown(cwd))
+	case len(cwd) > maxPath:
+		return refuse(ReasonCwdInvalid, field, "it has %d bytes, and no path has more than %d; shorten it", len(cwd), maxPath)
 	}
-	return validateArguments("command", req.GetCommand(), req.GetEnvOverrides())
+	return nil
 }
 
 // ValidateTerminal refuses a size without rows or columns, or with more than the kernel can tell.

@@ -14,13 +14,13 @@ func TestIDs(t *testing.T) {
 		if err := spec.ValidateSandboxID("sandbox_id", id); err != nil {
 			t.Error(err)
 		}
-		if err := spec.ValidateExecID("exec_id", id); err != nil {
+		if err := spec.ValidateSnapshotID("snapshot_id", id); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, id := range []string{"", "abc", "-abc", "abc-", "_abc", "abc_", "ab.c", "ab/c", "ab c", "abcd\n", "äbcd", strings.Repeat("x", 201)} {
 		wantRefusal(t, spec.ValidateSandboxID("f", id), spec.ReasonInvalidSandboxID, "f", "4 to 200")
-		wantRefusal(t, spec.ValidateExecID("f", id), spec.ReasonInvalidExecID, "f", "4 to 200")
+		wantRefusal(t, spec.ValidateSnapshotID("f", id), spec.ReasonInvalidSnapshotID, "f", "4 to 200")
 	}
 	_, err := spec.Resolve(&agboxv1.CreateSandboxRequest{SandboxId: "a!"}, spec.Host{})
 	wantRefusal(t, err, spec.ReasonInvalidSandboxID, "sandbox_id", `"a!"`)

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -33,19 +34,13 @@ var (
 // container checks c, the message at field, and brings its tmpfs and capabilities to their one form; used holds the
 // paths that are taken in it.
 func (r *resolver) container(field string, c container, used targets) error {
-	if err := validateCommand(field+".command", c.GetCommand()); err != nil {
-		return err
-	}
-	if err := validateArguments(field+".command", c.GetCommand(), c.GetEnvs()); err != nil {
-		return err
-	}
-	if err := ValidateUser(field+".user", c.GetUser()); err != nil {
-		return err
-	}
-	if err := oneOf(ReasonPullPolicyInvalid, field+".pull_policy", c.GetPullPolicy(), "missing", "always", "never"); err != nil {
-		return err
-	}
-	if err := validateLimits(field, c); err != nil {
+	if err := cmp.Or(
+		validateCommand(field+".command", c.GetCommand()),
+		validateArguments(field+".command", c.GetCommand(), c.GetEnvs()),
+		ValidateUser(field+".user", c.GetUser()),
+		oneOf(ReasonPullPolicyInvalid, field+".pull_policy", c.GetPullPolicy(), "missing", "always", "never"),
+		validateLimits(field, c),
+	); err != nil {
 		return err
 	}
 	for i, t := range c.GetTmpfs() {
@@ -85,40 +80,26 @@ func (r *resolver) primary() error {
 		}
 		s.WorkingDir = clean
 	}
-	if err := oneOf(ReasonOnIdleInvalid, field+".on_idle", s.OnIdle, "stop", "pause", "delete"); err != nil {
-		return err
-	}
-	if err := oneOf(ReasonOnExpiryInvalid, field+".on_expiry", s.OnExpiry, "delete", "stop"); err != nil {
-		return err
-	}
-	if err := validateDuration(field+".max_duration", s.MaxDuration, 0); err != nil {
-		return err
-	}
-	if err := validateDuration(field+".lease.grace", s.Lease.GetGrace(), 0); err != nil {
-		return err
-	}
-	if err := oneOf(ReasonLeaseInvalid, field+".lease.on_end", s.Lease.GetOnEnd(), "delete", "stop"); err != nil {
-		return err
-	}
-	if err := validateRestarts(field+".restart_policy", s.RestartPolicy); err != nil {
-		return err
-	}
-	if err := oneOf(ReasonOnCommandEndInvalid, field+".on_command_end", s.OnCommandEnd, "fail", "keep"); err != nil {
+	if err := cmp.Or(
+		oneOf(ReasonOnIdleInvalid, field+".on_idle", s.OnIdle, "stop", "pause", "delete"),
+		oneOf(ReasonOnExpiryInvalid, field+".on_expiry", s.OnExpiry, "delete", "stop"),
+		ValidateDuration(field+".max_duration", s.MaxDuration),
+		ValidateDuration(field+".lease.grace", s.Lease.GetGrace()),
+		oneOf(ReasonLeaseInvalid, field+".lease.on_end", s.Lease.GetOnEnd(), "delete", "stop"),
+		validateRestarts(field+".restart_policy", s.RestartPolicy),
+		oneOf(ReasonOnCommandEndInvalid, field+".on_command_end", s.OnCommandEnd, "fail", "keep"),
+	); err != nil {
 		return err
 	}
 	if s.OnCommandEnd != "" && len(s.Command) == 0 {
 		return refuse(ReasonOnCommandEndInvalid, field+".on_command_end", "%s says what the end of the command means, and there is no command; give one or leave it out", shown(s.OnCommandEnd))
 	}
-	if err := validateGPUs(field+".gpus", s.Gpus); err != nil {
-		return err
-	}
-	if err := validateNetwork(field+".network", s.Network); err != nil {
-		return err
-	}
-	if err := validatePorts(field+".ports", s.Ports, s.GetNetwork().GetMode()); err != nil {
-		return err
-	}
-	return validateNames(field, s)
+	return cmp.Or(
+		validateGPUs(field+".gpus", s.Gpus),
+		validateNetwork(field+".network", s.Network),
+		validatePorts(field+".ports", s.Ports, s.GetNetwork().GetMode()),
+		validateNames(field, s),
+	)
 }
 
 func validateRestarts(field string, p *agboxv1.RestartPolicy) error {
@@ -128,7 +109,7 @@ func validateRestarts(field string, p *agboxv1.RestartPolicy) error {
 	if p.GetMode() != "on-failure" && (p.GetMaxRestarts() != 0 || p.GetBackoff() != nil) {
 		return refuse(ReasonRestartPolicyInvalid, field+".mode", "max_restarts and backoff are for mode on-failure; set that or leave them out")
 	}
-	return validateDuration(field+".backoff", p.GetBackoff(), 0)
+	return ValidateDuration(field+".backoff", p.GetBackoff())
 }
 
 // oneOf refuses a value that is neither empty nor one of the choices.

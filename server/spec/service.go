@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -50,13 +51,11 @@ func (r *resolver) service(field string, s *agboxv1.ServiceSpec, required bool, 
 			"%s is the name of %s already (case does not count); choose another", shown(name), other)
 	}
 	taken[strings.ToLower(name)] = field
-	if err := validateImage(field+".image", s.Image, ReasonServiceImageRequired); err != nil {
-		return err
-	}
-	if err := validateEnvs(field+".envs", s.Envs); err != nil {
-		return err
-	}
-	if err := r.container(field, s, targets{}); err != nil {
+	if err := cmp.Or(
+		validateImage(field+".image", s.Image, ReasonServiceImageRequired),
+		validateEnvs(field+".envs", s.Envs),
+		r.container(field, s, targets{}),
+	); err != nil {
 		return err
 	}
 	check := s.Healthcheck
@@ -93,18 +92,13 @@ func validateHealthcheck(field string, check *agboxv1.HealthcheckConfig, require
 	if message := testMistake(check.Test, required); message != "" {
 		return refuse(ReasonHealthcheckTestInvalid, field+".test", "%s", message)
 	}
-	for _, d := range []struct {
-		name  string
-		value *durationpb.Duration
-	}{
-		{"interval", check.Interval},
-		{"timeout", check.Timeout},
-		{"start_period", check.StartPeriod},
-		{"start_interval", check.StartInterval},
-	} {
-		if err := validateDuration(field+"."+d.name, d.value, shortestHealthcheck); err != nil {
-			return err
-		}
+	if err := cmp.Or(
+		validateDuration(field+".interval", check.Interval, shortestHealthcheck),
+		validateDuration(field+".timeout", check.Timeout, shortestHealthcheck),
+		validateDuration(field+".start_period", check.StartPeriod, shortestHealthcheck),
+		validateDuration(field+".start_interval", check.StartInterval, shortestHealthcheck),
+	); err != nil {
+		return err
 	}
 	if check.Retries > math.MaxInt32 {
 		return refuse(ReasonRetriesTooLarge, field+".retries", "%d retries are more than %d; use fewer", check.Retries, math.MaxInt32)

@@ -15,14 +15,6 @@ const (
 	ReasonSnapshotImageConflict = "SNAPSHOT_IMAGE_CONFLICT"
 )
 
-// ValidateSnapshotID refuses what cannot be the id of a snapshot, "" included; field names it in the error.
-func ValidateSnapshotID(field, id string) error {
-	if !idForm.MatchString(id) {
-		return refuse(ReasonInvalidSnapshotID, field, "%s is not a snapshot id; %s", shown(id), idRule)
-	}
-	return nil
-}
-
 // FromSnapshot is what a sandbox of the spec accepted hands on to those that are made from its snapshot, whose image this
 // is. What it copied in is in the image. Its lease, its laziness and its places on the host are its own. The mounts of its
 // builtin tools are looked up anew.

@@ -4,6 +4,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -83,10 +84,7 @@ func resolve(req *agboxv1.CreateSandboxRequest, host Host, complete func(*agboxv
 	if spec, err = complete(Merge(spec, req.GetCreateSpec())); err != nil {
 		return nil, err
 	}
-	if err := validateSize(spec); err != nil {
-		return nil, err
-	}
-	if err := validateScalars(spec); err != nil {
+	if err := cmp.Or(validateSize(spec), validateScalars(spec)); err != nil {
 		return nil, err
 	}
 	r := &resolver{host: host, guard: host.Guard(), targets: targets{},
@@ -119,16 +117,12 @@ func Merge(base, over *agboxv1.CreateSpec) *agboxv1.CreateSpec {
 }
 
 func validateScalars(spec *agboxv1.CreateSpec) error {
-	if err := validateImage("create_spec.image", spec.Image, ReasonImageRequired); err != nil {
-		return err
-	}
-	if err := validateEnvs("create_spec.envs", spec.Envs); err != nil {
-		return err
-	}
-	if err := ValidateLabels("create_spec.labels", spec.Labels); err != nil {
-		return err
-	}
-	return validateDuration("create_spec.idle_ttl", spec.IdleTtl, 0)
+	return cmp.Or(
+		validateImage("create_spec.image", spec.Image, ReasonImageRequired),
+		validateEnvs("create_spec.envs", spec.Envs),
+		ValidateLabels("create_spec.labels", spec.Labels),
+		ValidateDuration("create_spec.idle_ttl", spec.IdleTtl),
+	)
 }
 
 func validateImage(field, image, required string) error {
