@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -22,6 +24,8 @@ import (
 
 // box is what a daemon says that a sandbox changed.
 type box struct {
+	agboxv1.UnimplementedSandboxServiceServer
+	mount   *agboxv1.ChangedMount
 	changes []*agboxv1.Change
 	tar     bytes.Buffer
 	out     *tar.Writer
@@ -64,22 +68,34 @@ func (b *box) removed(path, of string) {
 	b.add(&agboxv1.Change{Kind: "removed", Type: of, Path: path}, nil, "")
 }
 
+func (b *box) SandboxChanges(_ *agboxv1.SandboxChangesRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxChangesResponse]) error {
+	err := stream.Send(&agboxv1.SandboxChangesResponse{Mount: b.mount})
+	for _, change := range b.changes {
+		err = errors.Join(err, stream.Send(&agboxv1.SandboxChangesResponse{Changes: []*agboxv1.Change{change}}))
+	}
+	return err
+}
+
+func (b *box) DownloadChanges(_ *agboxv1.DownloadChangesRequest, stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]) error {
+	for b.tar.Len() > 0 {
+		if err := stream.Send(&agboxv1.DownloadFilesChunk{Data: b.tar.Next(100)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // apply has a daemon tell of the box as the changes of source, and returns what was left: path and reason.
 func (b *box) apply(t *testing.T, source string, between func(), opts ...sdk.ApplyOption) string {
 	t.Helper()
-	d, socket := sdktest.Start(t)
-	c, err := sdk.New(sdk.WithSocket(socket))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	_, socket := sdktest.Stub(t, b)
+	c := newClient(t, socket)
 	if b.out != nil {
 		if err := b.out.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.SetChanges(sdktest.MountChanges{Mount: &agboxv1.ChangedMount{Target: "/workspace", Source: source, ListedAt: timestamppb.New(listed(t))},
-		Changes: b.changes, Tar: b.tar.Bytes()})
+	b.mount = &agboxv1.ChangedMount{Target: "/workspace", Source: source, ListedAt: timestamppb.New(listed(t))}
 	var all []sdk.Change
 	for change, err := range c.Changes(t.Context(), "box") {
 		if err != nil {

@@ -2,11 +2,9 @@ package sdk
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
@@ -41,8 +39,9 @@ type Attachment struct {
 	stdout output
 	stderr output
 
-	sender chan struct{} // holds one token, for whoever sends
-	done   chan struct{} // closed when the rest is final
+	attached chan struct{} // closed when there is the first stream
+	sender   chan struct{} // holds one token, for whoever sends
+	done     chan struct{} // closed when the rest is final
 
 	mu      sync.Mutex
 	link    *attachLink
@@ -66,30 +65,26 @@ type attachLink struct {
 	over   bool   // nothing more comes
 }
 
-// maxInput is how much of the input one message holds.
-const maxInput = 64 << 10
-
 // AttachExec attaches to a command: one that runs, or one that has ended, whose output can be read. It returns once it is
 // attached; what the command writes from then on is copied. Without WithOutput it is for input alone. The context's end is
 // as Detach. It fails with ErrExecNotFound, or ErrUnavailable when the daemon does not run.
 func (c *Client) AttachExec(ctx context.Context, execID string, opts ...AttachOption) (*Attachment, error) {
-	a := &Attachment{client: c, exec: Exec{ID: execID}, sender: make(chan struct{}, 1), done: make(chan struct{}), changed: make(chan struct{})}
+	a := &Attachment{client: c, exec: Exec{ID: execID}, attached: make(chan struct{}), sender: make(chan struct{}, 1),
+		done: make(chan struct{}), changed: make(chan struct{})}
 	for _, opt := range opts {
 		opt(a)
 	}
 	a.ctx, a.cancel = context.WithCancelCause(ctx)
-	status, err := a.attach()
-	if err != nil {
-		defer a.cancel(nil)
-		if a.ctx.Err() != nil {
-			err = context.Cause(a.ctx)
-		}
-		return nil, err
-	}
-	a.exec = execOf(status)
-	a.last = a.exec
 	a.sender <- struct{}{}
 	go a.run()
+	select {
+	case <-a.attached:
+		return a, nil
+	case <-a.done:
+	}
+	if a.last.ID == "" {
+		return nil, a.err
+	}
 	return a, nil
 }
 
@@ -126,247 +121,74 @@ func (o *output) next() uint64 {
 	return *o.offset
 }
 
-// Write puts p into the command's input, or types it at its terminal, and returns once it was taken: that it was read, is
-// the command's to tell. It blocks while the command reads nothing, as long as it is paused, while the daemon is
-// away, and, until the command ends, where it will not read any more. n is exact but for what is said at
-// Attachment. It fails with ErrStdinNotOpen where the command was started without an input, io.ErrClosedPipe after
-// CloseStdin or the command's end, and ErrDetached.
-func (a *Attachment) Write(p []byte) (n int, err error) {
-	if err := a.takesInput(); err != nil {
-		return 0, err
-	}
-	if err := a.begin(); err != nil {
-		return 0, err
-	}
-	defer a.finish()
-	if a.closing {
-		return 0, io.ErrClosedPipe
-	}
-	for n < len(p) {
-		link, err := a.live()
-		if err != nil {
-			return n, err
-		}
-		n += a.pass(link, p[n:])
-	}
-	return n, nil
-}
-
-// CloseStdin ends the command's input for good, for all clients, once what is in it was read; at a terminal, end of file
-// is typed. It returns when that is done. A second call does nothing more.
-func (a *Attachment) CloseStdin() error {
-	if err := a.takesInput(); err != nil {
+// FollowLogs copies the output of an exec to the writers, from its beginning and while it grows, and returns the exec as it
+// ended once it has ended and all output is copied; beside Err's error if it failed or was cancelled. It may begin at any
+// time, also after the end and while the daemon restarts. One goroutine uses both writers; the first error of one ends it
+// all. The context's end does too, but leaves the exec running.
+func (c *Client) FollowLogs(ctx context.Context, exec Exec, stdout, stderr io.Writer) (Exec, error) {
+	var a *Attachment
+	err := c.raw.Await(ctx, func() (err error) {
+		a, err = c.AttachExec(ctx, exec.ID, WithOutput(stdout, stderr), WithOutputFrom(0, 0))
 		return err
+	})
+	if err != nil {
+		return exec, err
 	}
-	if err := a.begin(); err != nil {
-		return err
-	}
-	defer a.finish()
-	a.mu.Lock()
-	again := a.closing
-	link := a.link
-	a.closing = true
-	a.mu.Unlock()
-	if !again && link != nil {
-		_ = link.stream.Send(closeStdin) // where this fails, the next stream begins with it
-	}
-	for {
-		a.mu.Lock()
-		closed, changed := a.closed, a.changed
-		a.mu.Unlock()
-		if closed {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-a.done:
-			if a.err == nil {
-				return nil // the command has ended
-			}
-			return a.err
-		}
-	}
-}
-
-// Resize gives the command's terminal this size, in characters. It waits for a Write that blocks, and fails with
-// ErrNoTerminal where there is none, with io.ErrClosedPipe once the command has ended, and as Write does.
-func (a *Attachment) Resize(rows, columns uint16) error {
-	if !a.exec.Terminal {
-		return fmt.Errorf("%w: %s was started without", ErrNoTerminal, a.exec.ID)
-	}
-	if err := a.begin(); err != nil {
-		return err
-	}
-	defer a.finish()
-	size := &agboxv1.TerminalSize{Rows: uint32(rows), Columns: uint32(columns)}
-	a.mu.Lock()
-	a.size = size
-	link := a.link
-	a.mu.Unlock()
-	if link != nil {
-		_ = link.stream.Send(resize(size)) // where this fails, the next stream begins with it
-	}
-	return nil
-}
-
-var closeStdin = &agboxv1.AttachExecRequest{Message: &agboxv1.AttachExecRequest_CloseStdin{CloseStdin: true}}
-
-func resize(size *agboxv1.TerminalSize) *agboxv1.AttachExecRequest {
-	return &agboxv1.AttachExecRequest{Message: &agboxv1.AttachExecRequest_Resize{Resize: size}}
-}
-
-func (a *Attachment) takesInput() error {
-	if !a.exec.Stdin && !a.exec.Terminal {
-		return fmt.Errorf("%w: %s was started without", ErrStdinNotOpen, a.exec.ID)
-	}
-	return nil
-}
-
-// begin waits for who sends; finish must follow.
-func (a *Attachment) begin() error {
-	select {
-	case <-a.sender:
-		return nil
-	case <-a.done:
-		return a.over()
-	}
-}
-
-func (a *Attachment) finish() { a.sender <- struct{}{} }
-
-// over is why nothing can be sent any more.
-func (a *Attachment) over() error {
-	if a.err != nil {
-		return a.err
-	}
-	return io.ErrClosedPipe
-}
-
-// live returns the present stream, once there is one.
-func (a *Attachment) live() (*attachLink, error) {
-	for {
-		a.mu.Lock()
-		link, changed := a.link, a.changed
-		a.mu.Unlock()
-		if link != nil {
-			return link, nil
-		}
-		select {
-		case <-changed:
-		case <-a.done:
-			return nil, a.over()
-		}
-	}
-}
-
-// pass sends data by one stream and returns how much of it was taken: all, or what there was when the stream ended.
-func (a *Attachment) pass(link *attachLink, data []byte) int {
-	a.mu.Lock()
-	before := link.taken
-	a.mu.Unlock()
-	for rest := data; len(rest) > 0; {
-		piece := rest[:min(len(rest), maxInput)]
-		if link.stream.Send(&agboxv1.AttachExecRequest{Message: &agboxv1.AttachExecRequest_Stdin{Stdin: piece}}) != nil {
-			break // the other direction tells why
-		}
-		rest = rest[len(piece):]
-	}
-	for {
-		a.mu.Lock()
-		taken, over, changed := int(link.taken-before), link.over, a.changed
-		a.mu.Unlock()
-		if over || taken == len(data) {
-			return taken
-		}
-		<-changed
-	}
-}
-
-// change does what others wait for.
-func (a *Attachment) change(do func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	do()
-	close(a.changed)
-	a.changed = make(chan struct{})
+	return a.Wait()
 }
 
 // run receives, from one stream after the other.
 func (a *Attachment) run() {
 	defer close(a.done)
 	defer a.cancel(nil)
-	for {
-		link := a.link // it is set by this goroutine alone
-		ended, err := a.receive(link)
-		link.stream.Close()
-		a.change(func() { link.over, a.link = true, nil })
-		if ended != nil {
-			a.last = execOf(ended)
-			return
-		}
-		if err := a.reattach(err); err != nil {
-			a.err = err
-			return
-		}
-	}
-}
-
-// reattach returns nil when there is another stream, and otherwise why there will be none.
-func (a *Attachment) reattach(err error) error {
-	for pause := firstLogPause; ; pause = min(2*pause, lastLogPause) {
-		switch {
-		case a.ctx.Err() != nil:
-			return context.Cause(a.ctx)
-		case !errors.Is(err, io.EOF) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, context.Canceled):
+	a.err = a.client.raw.Resume(a.ctx, func(met func()) error {
+		stream, err := a.client.raw.AttachExec(a.ctx)
+		if err != nil {
 			return err
 		}
-		if a.client.broken != nil {
-			a.client.broken(err)
+		defer stream.Close()
+		link := &attachLink{stream: stream}
+		defer a.change(func() { link.over, a.link = true, nil })
+		if err := a.open(link, met); err != nil {
+			return err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-a.ctx.Done():
-			timer.Stop()
-			return context.Cause(a.ctx)
+		for {
+			response, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			if ended := response.GetEnded(); ended != nil {
+				a.last = execOf(ended)
+				return nil
+			}
+			if err := a.take(link, response); err != nil {
+				return err
+			}
 		}
-		if _, err = a.attach(); err == nil {
-			return nil
-		}
+	})
+	if refused, ok := a.err.(*refusedOutput); ok {
+		a.err = fmt.Errorf("sdk: cannot pass on output: %w", refused.cause)
 	}
 }
 
-// attach opens a stream where the last one ended, and makes it the present one. It returns the exec as it is.
-func (a *Attachment) attach() (*agboxv1.ExecStatus, error) {
-	stream, err := a.client.raw.AttachExec(a.ctx)
-	if err != nil {
-		return nil, err
-	}
-	status, err := a.open(stream)
-	if err != nil {
-		stream.Close()
-	}
-	return status, err
-}
-
-func (a *Attachment) open(stream *raw.AttachStream) (*agboxv1.ExecStatus, error) {
-	silent := a.stdout.to == nil && a.stderr.to == nil
+// open goes on where the last stream ended, and makes this one the present.
+func (a *Attachment) open(link *attachLink, met func()) error {
+	stream, silent := link.stream, a.stdout.to == nil && a.stderr.to == nil
 	// A failure to send is told by what is received.
 	_ = stream.Send(&agboxv1.AttachExecRequest{Message: &agboxv1.AttachExecRequest_Start{Start: &agboxv1.AttachExecStart{
 		ExecId: a.exec.ID, StdoutOffset: a.stdout.offset, StderrOffset: a.stderr.offset, NoOutput: silent}}})
 	first, err := stream.Recv()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	status := first.GetAttached()
-	link := &attachLink{stream: stream}
 	for range outputs(silent, status.GetTty()) { // where each begins
 		next, err := stream.Recv()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := a.take(link, next); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for size, closing := (*agboxv1.TerminalSize)(nil), false; !a.publish(link, &size, &closing); {
@@ -377,18 +199,12 @@ func (a *Attachment) open(stream *raw.AttachStream) (*agboxv1.ExecStatus, error)
 			_ = stream.Send(closeStdin)
 		}
 	}
-	return status, nil
-}
-
-// publish makes link the present one if it knows the size and the end of the input that were asked for; it returns them.
-func (a *Attachment) publish(link *attachLink, size **agboxv1.TerminalSize, closing *bool) (done bool) {
-	a.change(func() {
-		if done = *size == a.size && *closing == a.closing; done {
-			a.link = link
-		}
-		*size, *closing = a.size, a.closing
-	})
-	return done
+	if met(); a.last.ID == "" {
+		a.exec = execOf(status)
+		a.last = a.exec
+		close(a.attached)
+	}
+	return nil
 }
 
 func outputs(silent, terminal bool) int {
@@ -399,22 +215,6 @@ func outputs(silent, terminal bool) int {
 		return 1
 	}
 	return 2
-}
-
-// receive returns how the exec ended, or what broke the stream.
-func (a *Attachment) receive(link *attachLink) (*agboxv1.ExecStatus, error) {
-	for {
-		response, err := link.stream.Recv()
-		if err != nil {
-			return nil, err
-		}
-		if ended := response.GetEnded(); ended != nil {
-			return ended, nil
-		}
-		if err := a.take(link, response); err != nil {
-			return nil, err
-		}
-	}
 }
 
 func (a *Attachment) take(link *attachLink, response *agboxv1.AttachExecResponse) error {
@@ -432,10 +232,15 @@ func (a *Attachment) take(link *attachLink, response *agboxv1.AttachExecResponse
 func (o *output) write(chunk *agboxv1.ExecLogChunk) error {
 	if data := chunk.GetData(); o.to != nil && len(data) > 0 {
 		if _, err := o.to.Write(data); err != nil {
-			return fmt.Errorf("sdk: cannot pass on output: %w", err)
+			return &refusedOutput{err}
 		}
 	}
 	next := chunk.GetOffset() + uint64(len(chunk.GetData()))
 	o.offset = &next
 	return nil
 }
+
+// refusedOutput is the error of a writer. It wraps none: whatever the cause is, another stream is no help.
+type refusedOutput struct{ cause error }
+
+func (r *refusedOutput) Error() string { return r.cause.Error() }

@@ -27,37 +27,23 @@ func protoStates(states []State) []agboxv1.SandboxState {
 // StopSandboxes stops all that is selected and can be stopped, and waits until each is STOPPED. It returns the ids of
 // those that accepted, newest first, also beside an error of the wait. One that does not fit, such as one that is
 // STOPPED already, is left out.
-func (c *Client) StopSandboxes(ctx context.Context, sel Selection, opts ...WaitOption) ([]string, error) {
-	return c.stopSandboxes(ctx, &agboxv1.StopSandboxesRequest{LabelSelector: sel.Labels, States: protoStates(sel.States)}, opts)
-}
-
-// StopSandboxesWithin is StopSandboxes with so much time between TERM and KILL, in place of the daemon's own.
-func (c *Client) StopSandboxesWithin(ctx context.Context, sel Selection, grace time.Duration, opts ...WaitOption) ([]string, error) {
-	return c.stopSandboxes(ctx, &agboxv1.StopSandboxesRequest{
-		LabelSelector: sel.Labels, States: protoStates(sel.States), Grace: durationpb.New(grace)}, opts)
-}
-
-// KillSandboxes is StopSandboxes without any grace; it also takes the place of stops that hang.
-func (c *Client) KillSandboxes(ctx context.Context, sel Selection, opts ...WaitOption) ([]string, error) {
-	return c.stopSandboxes(ctx, &agboxv1.StopSandboxesRequest{
-		LabelSelector: sel.Labels, States: protoStates(sel.States), Force: true}, opts)
-}
-
-func (c *Client) stopSandboxes(ctx context.Context, req *agboxv1.StopSandboxesRequest, opts []WaitOption) ([]string, error) {
-	resp, err := c.raw.StopSandboxes(ctx, req)
-	return c.bulk(ctx, toStopped, opts, resp, err)
+func (c *Client) StopSandboxes(ctx context.Context, sel Selection, opts ...StopOption) ([]string, error) {
+	call := stopOf(opts)
+	resp, err := c.raw.StopSandboxes(ctx, &agboxv1.StopSandboxesRequest{
+		LabelSelector: sel.Labels, States: protoStates(sel.States), Force: call.force, Grace: call.grace})
+	return c.bulk(ctx, toStopped, call.waiting, resp, err)
 }
 
 // ResumeSandboxes starts all that is selected and STOPPED again, and waits until each is READY. It returns the ids of
 // those that accepted, newest first, also beside an error of the wait.
 func (c *Client) ResumeSandboxes(ctx context.Context, sel Selection, opts ...WaitOption) ([]string, error) {
 	resp, err := c.raw.ResumeSandboxes(ctx, &agboxv1.ResumeSandboxesRequest{LabelSelector: sel.Labels, States: protoStates(sel.States)})
-	return c.bulk(ctx, toReady, opts, resp, err)
+	return c.bulk(ctx, toReady, waits(opts), resp, err)
 }
 
-// DeleteSelected deletes all that is selected, and waits until it is gone. It returns the ids of those whose deletion was
+// DeleteSandboxes deletes all that is selected, and waits until it is gone. It returns the ids of those whose deletion was
 // accepted, newest first, also beside an error of the wait.
-func (c *Client) DeleteSelected(ctx context.Context, sel Selection, opts ...WaitOption) ([]string, error) {
+func (c *Client) DeleteSandboxes(ctx context.Context, sel Selection, opts ...WaitOption) ([]string, error) {
 	resp, err := c.raw.DeleteSandboxes(ctx, &agboxv1.DeleteSandboxesRequest{LabelSelector: sel.Labels, States: protoStates(sel.States)})
 	if err != nil {
 		return nil, err
@@ -80,8 +66,7 @@ type acceptances interface {
 }
 
 // bulk waits, one after the other, for the transition of each that accepted.
-func (c *Client) bulk(ctx context.Context, t transition, opts []WaitOption, accepted acceptances, err error) ([]string, error) {
-	w := waits(opts)
+func (c *Client) bulk(ctx context.Context, t transition, w waiting, accepted acceptances, err error) ([]string, error) {
 	if err != nil || !w.wait {
 		return accepted.GetSandboxIds(), err
 	}

@@ -40,8 +40,8 @@ func TestBulk(t *testing.T) {
 	}{
 		{func() ([]string, error) { return c.StopSandboxes(t.Context(), mine) }, ids[1:], sdk.StateStopped},
 		{func() ([]string, error) { return c.ResumeSandboxes(t.Context(), mine) }, ids, sdk.StateReady},
-		{func() ([]string, error) { return c.KillSandboxes(t.Context(), mine) }, ids, sdk.StateStopped},
-		{func() ([]string, error) { return c.StopSandboxesWithin(t.Context(), mine, time.Second) }, nil, sdk.StateStopped},
+		{func() ([]string, error) { return c.StopSandboxes(t.Context(), mine, sdk.WithForce()) }, ids, sdk.StateStopped},
+		{func() ([]string, error) { return c.StopSandboxes(t.Context(), mine, sdk.WithGrace(time.Second)) }, nil, sdk.StateStopped},
 		{func() ([]string, error) {
 			list, _, err := c.Prune(t.Context(), sdk.Pruning{Labels: mine.Labels, DryRun: true})
 			return list, err
@@ -71,7 +71,7 @@ func TestBulk(t *testing.T) {
 		}
 		break
 	}
-	d.Refuse("ResumeSandboxes", sdktest.Refusal(codes.ResourceExhausted, "DISK_FULL", "the disk is full"))
+	refuse(d, "ResumeSandboxes", sdktest.Refusal(codes.ResourceExhausted, "DISK_FULL", "the disk is full"))
 	if _, err := c.ResumeSandboxes(t.Context(), mine); err == nil {
 		t.Error("a refusal is not told")
 	}

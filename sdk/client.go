@@ -21,42 +21,26 @@ import (
 )
 
 // Client talks to the daemon of the calling user. It is safe for concurrent use.
-type Client struct {
-	raw    *raw.Client
-	broken func(error)
-}
+type Client struct{ raw *raw.Client }
 
 // Option changes what New returns.
-type Option func(*options)
-
-type options struct {
-	dial   []raw.Option
-	broken func(error)
-}
+type Option = raw.Option
 
 // WithSocket uses this socket instead of the user's own.
-func WithSocket(path string) Option {
-	return func(o *options) { o.dial = append(o.dial, raw.WithSocket(path)) }
-}
+func WithSocket(path string) Option { return raw.WithSocket(path) }
 
 // WithBrokenStream has f called each time that a wait lost the daemon and before it tries again, from
 // the goroutine that waits; f must not block.
-func WithBrokenStream(f func(error)) Option {
-	return func(o *options) { o.broken = f }
-}
+func WithBrokenStream(f func(error)) Option { return raw.WithBrokenStream(f) }
 
 // New returns a client; it connects with the first call, so the daemon need not run yet. Close must
 // follow.
 func New(opts ...Option) (*Client, error) {
-	var o options
-	for _, opt := range opts {
-		opt(&o)
-	}
-	conn, err := raw.Dial(o.dial...)
+	conn, err := raw.Dial(opts...)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{raw: conn, broken: o.broken}, nil
+	return &Client{conn}, nil
 }
 
 // Close ends the connection; what still waits fails.

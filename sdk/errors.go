@@ -30,14 +30,11 @@ var (
 	ErrUnavailable                 = raw.ErrUnavailable
 )
 
-// ErrOutputLimit: a command wrote more than Run was allowed to read. The files hold all of it.
+// ErrOutputLimit: a command wrote more than Run was allowed to keep. ReadLog reads all of it.
 var ErrOutputLimit = errors.New("sdk: output is larger than the limit")
 
 // ErrDetached: Detach ended the attachment; the command goes on.
 var ErrDetached = errors.New("sdk: detached from the exec")
-
-// ErrLogFile: an output file is gone, or is not a regular file any more.
-var ErrLogFile = errors.New("sdk: unusable output file")
 
 // SandboxFailedError: the sandbox went to FAILED while a call waited for something better. It can
 // still be inspected and deleted.

@@ -110,7 +110,7 @@ func (c *Client) Subscribe(ctx context.Context, id string, opts ...SubscribeOpti
 		SandboxId: id, FromSequence: call.from, IncludeCurrentSnapshot: call.snapshot,
 	}
 	return func(yield func(Event, error) bool) {
-		for p, err := range c.raw.Follow(ctx, req, c.broken) {
+		for p, err := range c.raw.Follow(ctx, req) {
 			var event Event
 			if err == nil {
 				event = eventOf(p)

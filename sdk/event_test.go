@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
 )
 
@@ -41,19 +40,25 @@ func TestSubscribe(t *testing.T) {
 
 func TestSubscribeChan(t *testing.T) {
 	c, d, _ := start(t)
-	box := ready(t, c)
+	ready := make(chan struct{})
+	on(d, "prepare web in box1", func() error { <-ready; return errors.New("why") })
+	box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: "debian", OptionalServices: []sdk.Service{{Name: "web", Image: "nginx"}}}, sdk.WithSandboxID("box1"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := c.SubscribeChan(t.Context(), box.ID, sdk.FromSequence(box.LastEventSequence), sdk.WithSnapshot())
 	defer s.Close()
 	if e := <-s.Events(); !e.Snapshot || e.State != sdk.StateReady {
 		t.Errorf("got %+v, want the snapshot", e)
 	}
-	d.Append(box.ID, &agboxv1.SandboxEvent{EventType: agboxv1.EventType_SANDBOX_SERVICE_FAILED, Details: &agboxv1.SandboxEvent_Service{
-		Service: &agboxv1.ServiceEventDetails{ServiceName: "web", ErrorCode: "X", ErrorMessage: "why"}}})
-	if e := <-s.Events(); e.Type != sdk.EventServiceFailed || e.Service != "web" || e.ErrorCode != "X" || e.ErrorMessage != "why" || e.Replay {
+	close(ready)
+	if e := <-s.Events(); e.Type != sdk.EventServiceFailed || e.Service != "web" || e.ErrorCode == "" || e.ErrorMessage != "why" || e.Replay {
 		t.Errorf("got %+v", e)
 	}
 	// Closed while an event is on offer that nobody takes.
-	d.Append(box.ID, event(agboxv1.EventType_SANDBOX_SERVICE_READY))
+	if err := c.Stop(t.Context(), box.ID); err != nil {
+		t.Fatal(err)
+	}
 	s.Close()
 	s.Close()
 	if _, open := <-s.Events(); open {

@@ -109,10 +109,6 @@ func (c *Client) wait(ctx context.Context, exec Exec, w waiting) (Exec, error) {
 	if ended.ID == "" {
 		return exec, err
 	}
-	// A daemon of the contract's first version does not repeat the paths.
-	if ended.StdoutPath == "" {
-		ended.StdoutPath, ended.StderrPath = exec.StdoutPath, exec.StderrPath
-	}
 	if err == nil {
 		err = ended.Err()
 	}

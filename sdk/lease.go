@@ -7,15 +7,14 @@ import (
 	"sync"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/sdk/raw"
 )
 
 // Hold is a sandbox's lease that this program holds, over restarts of the daemon too: there the sandbox's grace runs
 // from the daemon's start on.
 type Hold struct {
 	cancel context.CancelFunc
-	done   sync.WaitGroup
-	err    error
+	done   chan struct{}
+	err    error // final once done is closed
 }
 
 // Hold holds the lease of a sandbox that was created with one; the sandbox ends a grace after its last holder is gone,
@@ -23,30 +22,42 @@ type Hold struct {
 // the sandbox has none, was detached, or is being deleted. Close must follow.
 func (c *Client) Hold(ctx context.Context, id string) (*Hold, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.hold(ctx, id)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	h := &Hold{cancel: cancel}
-	h.done.Go(func() {
-		for {
-			_, err := stream.Recv()
-			stream.Close()
-			if errors.Is(err, ErrUnavailable) {
-				err = c.patient(ctx, func() (err error) {
-					stream, err = c.hold(ctx, id)
-					return err
-				})
-			}
+	h, held := &Hold{cancel: cancel, done: make(chan struct{})}, make(chan struct{})
+	go func() {
+		defer close(h.done)
+		defer cancel()
+		tell := sync.OnceFunc(func() { close(held) })
+		h.err = c.raw.Resume(ctx, func(met func()) error {
+			stream, err := c.raw.HoldSandbox(ctx, &agboxv1.HoldSandboxRequest{SandboxId: id})
 			if err != nil {
-				if !errors.Is(err, io.EOF) && ctx.Err() == nil {
-					h.err = err
-				}
-				return
+				return err
 			}
+			defer stream.Close()
+			if _, err := stream.Recv(); err != nil {
+				return err
+			}
+			met()
+			tell()
+			if _, err = stream.Recv(); errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		})
+		select {
+		case <-held:
+			if ctx.Err() != nil {
+				h.err = nil
+			}
+		default:
 		}
-	})
+	}()
+	select {
+	case <-held:
+	case <-h.done:
+		if h.err != nil {
+			return nil, h.err
+		}
+	}
 	return h, nil
 }
 
@@ -69,22 +80,10 @@ func (c *Client) CreateHeld(ctx context.Context, spec Spec, opts ...CreateOption
 	return box, hold, err
 }
 
-func (c *Client) hold(ctx context.Context, id string) (*raw.Hold, error) {
-	stream, err := c.raw.HoldSandbox(ctx, &agboxv1.HoldSandboxRequest{SandboxId: id})
-	if err != nil {
-		return nil, err
-	}
-	if _, err := stream.Recv(); err != nil {
-		stream.Close()
-		return nil, err
-	}
-	return stream, nil
-}
-
-// Wait returns when the lease is held no more: nil after Close, or when the sandbox was detached or is gone; else what
-// the daemon refused.
+// Wait returns when the lease is held no more: nil after Close or the context's end, or when the sandbox was detached or is
+// gone; else what the daemon refused.
 func (h *Hold) Wait() error {
-	h.done.Wait()
+	<-h.done
 	return h.err
 }
 

@@ -8,28 +8,16 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Kill is Stop without any grace; it also takes the place of a stop that hangs.
-func (c *Client) Kill(ctx context.Context, id string, opts ...WaitOption) error {
-	accepted, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id, Force: true})
-	return c.change(ctx, id, toStopped, opts, accepted, err)
-}
-
-// StopWithin is Stop with so much time between TERM and KILL, in place of the daemon's own.
-func (c *Client) StopWithin(ctx context.Context, id string, grace time.Duration, opts ...WaitOption) error {
-	accepted, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id, Grace: durationpb.New(grace)})
-	return c.change(ctx, id, toStopped, opts, accepted, err)
-}
-
 // Pause freezes every process of a READY sandbox and waits until it is PAUSED. *TransitionError: it could not be frozen, and goes on.
 func (c *Client) Pause(ctx context.Context, id string, opts ...WaitOption) error {
 	accepted, err := c.raw.PauseSandbox(ctx, &agboxv1.PauseSandboxRequest{SandboxId: id})
-	return c.change(ctx, id, toPaused, opts, accepted, err)
+	return c.change(ctx, id, toPaused, waits(opts), accepted, err)
 }
 
 // Unpause lets a PAUSED sandbox go on and waits until it does. *TransitionError: it could not, and stays PAUSED.
 func (c *Client) Unpause(ctx context.Context, id string, opts ...WaitOption) error {
 	accepted, err := c.raw.UnpauseSandbox(ctx, &agboxv1.UnpauseSandboxRequest{SandboxId: id})
-	return c.change(ctx, id, toUnpaused, opts, accepted, err)
+	return c.change(ctx, id, toUnpaused, waits(opts), accepted, err)
 }
 
 // Drain refuses further execs, lets those that run end, and waits until the sandbox is STOPPED. What still runs after the
@@ -40,7 +28,7 @@ func (c *Client) Drain(ctx context.Context, id string, deadline time.Duration, o
 		request.Deadline = durationpb.New(deadline)
 	}
 	accepted, err := c.raw.DrainSandbox(ctx, request)
-	return c.change(ctx, id, toStopped, opts, accepted, err)
+	return c.change(ctx, id, toStopped, waits(opts), accepted, err)
 }
 
 // Extension moves a sandbox's deadlines; what is nil stays. An extension counts as activity.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/sdk/raw"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -44,15 +43,6 @@ func WithFollow() LogOption {
 	return func(r *agboxv1.ReadExecLogRequest) { r.Follow = true }
 }
 
-// ReadLog reads the output of an exec by way of the daemon, for programs that cannot open its files; FollowLogs reads
-// the files themselves. The daemon is asked at the first Read, which tells what it refuses: ErrExecNotFound,
-// ErrUnavailable when it does not run. io.EOF is the end of the log as it was then, or with WithFollow as the exec
-// left it; how that ended, WaitExec tells. Read belongs to one goroutine; Close must follow, may be called from any
-// and more than once, and lets a Read return with fs.ErrClosed. The context's end lets it return too.
-func (c *Client) ReadLog(ctx context.Context, execID string, opts ...LogOption) io.ReadCloser {
-	return c.logReader(ctx, execID, opts)
-}
-
 // LogChunk is some output of an exec.
 type LogChunk struct {
 	// Stderr: it was written there, else to stdout.
@@ -65,134 +55,100 @@ type LogChunk struct {
 	WrittenAt time.Time
 }
 
-// LogChunks yields what ReadLog reads, a chunk of one stream after the other, none of them empty. It ends as that does, with
-// one last error unless that is io.EOF. With WithFollow it goes on over restarts of the daemon, and nothing comes twice.
+// LogChunks yields the output of an exec, a chunk of one stream after the other, none of them empty. It ends with the log as
+// it was then, or with WithFollow as the exec left it; how that ended, WaitExec tells. Else it ends with one last error:
+// ErrExecNotFound, ErrUnavailable when the daemon does not run, what ended the context. With WithFollow it goes on over
+// restarts of the daemon, and nothing comes twice.
 func (c *Client) LogChunks(ctx context.Context, execID string, opts ...LogOption) iter.Seq2[LogChunk, error] {
+	first := &agboxv1.ReadExecLogRequest{ExecId: execID}
+	for _, opt := range opts {
+		opt(first)
+	}
 	return func(yield func(LogChunk, error) bool) {
-		r := c.logReader(ctx, execID, opts)
-		defer r.Close()
-		for {
-			r.rest = nil
-			err := r.receive()
-			switch {
-			case errors.Is(err, io.EOF):
-				return
-			case err != nil:
-				yield(LogChunk{}, err)
-				return
-			case len(r.rest) > 0 && !yield(r.chunk, nil):
-				return
+		at := logPlace{req: proto.CloneOf(first)}
+		err := c.raw.Resume(ctx, func(met func()) error {
+			stream, err := c.raw.ReadExecLog(ctx, proto.CloneOf(at.req))
+			if err != nil {
+				return err
 			}
+			defer stream.Close()
+			for {
+				p, err := stream.Recv()
+				if errors.Is(err, io.EOF) {
+					return nil
+				} else if err != nil {
+					return err
+				}
+				if at.req.Follow {
+					met()
+				}
+				if chunk := at.take(p); len(chunk.Data) > 0 && !yield(chunk, nil) {
+					return nil
+				}
+			}
+		})
+		if err != nil {
+			yield(LogChunk{}, err)
 		}
 	}
 }
 
-func (c *Client) logReader(ctx context.Context, execID string, opts []LogOption) *logReader {
-	req := &agboxv1.ReadExecLogRequest{ExecId: execID}
-	for _, opt := range opts {
-		opt(req)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	return &logReader{client: c, ctx: ctx, cancel: cancel, req: req, pause: firstLogPause}
-}
-
-// Between attempts to reach a daemon that went away.
-const (
-	firstLogPause = 20 * time.Millisecond
-	lastLogPause  = time.Second
-)
-
-type logReader struct {
-	client *Client
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	req    *agboxv1.ReadExecLogRequest // what the next stream asks for
-	stream *raw.LogStream
-	met    bool      // there was a daemon to answer
-	chunk  LogChunk  // received last
-	rest   []byte    // of it, not yet read
-	next   [2]uint64 // the bytes of both streams that follow
-	pause  time.Duration
-	err    error
-}
-
-func (r *logReader) Read(p []byte) (int, error) {
-	for len(r.rest) == 0 && r.err == nil && len(p) > 0 {
-		r.err = r.receive()
-	}
-	if len(r.rest) == 0 {
-		return 0, r.err
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
-}
-
-func (r *logReader) Close() error {
-	r.cancel(fs.ErrClosed)
-	return nil
-}
-
-// receive takes the next chunk, or opens the next stream where one broke. It returns what ends the reading.
-func (r *logReader) receive() error {
-	chunk, err := r.open()
-	switch {
-	case err == nil:
-		r.met, r.pause = true, firstLogPause
-		r.take(chunk)
-		return nil
-	case r.ctx.Err() != nil:
-		return context.Cause(r.ctx)
-	case !r.req.Follow || !r.met || !errors.Is(err, ErrUnavailable) && !errors.Is(err, context.Canceled):
-		r.cancel(err)
-		return err
-	}
-	if r.stream != nil {
-		r.stream.Close()
-		r.stream = nil
-	}
-	if r.client.broken != nil {
-		r.client.broken(err)
-	}
-	timer := time.NewTimer(r.pause)
-	defer timer.Stop()
-	r.pause = min(2*r.pause, lastLogPause)
-	select {
-	case <-timer.C:
-		return nil
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
-	}
+// logPlace is how far a reading has come.
+type logPlace struct {
+	req  *agboxv1.ReadExecLogRequest // what the next stream asks for
+	next [2]uint64                   // the bytes of both streams that follow
 }
 
 // take also drops what came before, of both streams, which begin anew where one broke.
-func (r *logReader) take(chunk *agboxv1.ExecLogChunk) {
-	c := LogChunk{Offset: chunk.GetOffset(), Data: chunk.GetData(), Stderr: r.req.Stream == "stderr"}
-	if at := chunk.GetWrittenAt(); at != nil {
-		c.WrittenAt = at.AsTime()
-	}
+func (at *logPlace) take(p *agboxv1.ExecLogChunk) LogChunk {
+	c := LogChunk{Offset: p.GetOffset(), Data: p.GetData(), Stderr: at.req.Stream == "stderr", WrittenAt: timeOf(p.GetWrittenAt())}
 	end := c.Offset + uint64(len(c.Data))
-	if r.req.Stream == bothStreams {
-		next := &r.next[0]
-		if c.Stderr = chunk.GetStream() == "stderr"; c.Stderr {
-			next = &r.next[1]
+	if at.req.Stream == bothStreams {
+		next := &at.next[0]
+		if c.Stderr = p.GetStream() == "stderr"; c.Stderr {
+			next = &at.next[1]
 		}
 		if known := min(max(*next, c.Offset), end) - c.Offset; known > 0 {
 			c.Offset, c.Data = c.Offset+known, c.Data[known:]
 		}
 		*next = max(*next, end)
 	}
-	r.req.Offset, r.req.TailBytes = end, nil
-	r.chunk, r.rest = c, c.Data
+	at.req.Offset, at.req.TailBytes = end, nil
+	return c
 }
 
-func (r *logReader) open() (*agboxv1.ExecLogChunk, error) {
-	if r.stream == nil {
-		stream, err := r.client.raw.ReadExecLog(r.ctx, proto.CloneOf(r.req))
-		if err != nil {
-			return nil, err
+// ReadLog reads what LogChunks yields as one stream of bytes, and fails as that ends. Read belongs to one goroutine; Close
+// must follow, may be called from any and more than once, and lets a Read return with fs.ErrClosed.
+func (c *Client) ReadLog(ctx context.Context, execID string, opts ...LogOption) io.ReadCloser {
+	ctx, cancel := context.WithCancelCause(ctx)
+	in, out := io.Pipe()
+	r := &logReader{Reader: in, out: out, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		for chunk, err := range c.LogChunks(ctx, execID, opts...) {
+			if err == nil {
+				_, err = out.Write(chunk.Data)
+			}
+			if err != nil {
+				out.CloseWithError(err)
+				return
+			}
 		}
-		r.stream = stream
-	}
-	return r.stream.Recv()
+		out.Close()
+	}()
+	return r
+}
+
+type logReader struct {
+	io.Reader
+	out    *io.PipeWriter
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+}
+
+func (r *logReader) Close() error {
+	r.cancel(fs.ErrClosed)
+	r.out.CloseWithError(fs.ErrClosed)
+	<-r.done
+	return nil
 }

@@ -3,9 +3,6 @@ package sdk
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"syscall"
 )
 
 const defaultMaxOutput = 64 << 20
@@ -33,49 +30,30 @@ func (c *Client) Run(ctx context.Context, sandboxID string, command []string, op
 	if err != nil {
 		return RunResult{}, err
 	}
-	exec, err = c.wait(ctx, exec, call.waiting)
-	result := RunResult{ExitCode: exec.ExitCode, Signal: exec.Signal, TimedOut: exec.TimedOut, OOM: exec.OOM, Exec: exec}
-	if !exec.Ended() {
-		return result, err
+	if call.progress != nil { // of which the output does not tell
+		if last, err := c.wait(ctx, exec, call.waiting); !last.Ended() {
+			return RunResult{Exec: last}, err
+		}
 	}
-	var failure error
-	if result.Stdout, failure = readLog(exec.StdoutPath, call.maxOutput); err == nil {
-		err = failure
-	}
-	if result.Stderr, failure = readLog(exec.StderrPath, call.maxOutput); err == nil {
-		err = failure
+	stdout, stderr := bounded{most: call.maxOutput}, bounded{most: call.maxOutput}
+	exec, err = c.FollowLogs(ctx, exec, &stdout, &stderr)
+	result := RunResult{ExitCode: exec.ExitCode, Signal: exec.Signal, TimedOut: exec.TimedOut, OOM: exec.OOM,
+		Stdout: stdout.data, Stderr: stderr.data, Exec: exec}
+	if err == nil && (stdout.more || stderr.more) {
+		err = fmt.Errorf("%w: exec %s wrote more than %d bytes", ErrOutputLimit, exec.ID, call.maxOutput)
 	}
 	return result, err
 }
 
-// readLog returns the file's bytes up to the limit, and ErrOutputLimit if there are more.
-func readLog(path string, limit int64) ([]byte, error) {
-	file, err := openLog(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, limit))
-	if err != nil {
-		return data, err
-	}
-	if n, _ := file.Read(make([]byte, 1)); n > 0 {
-		return data, fmt.Errorf("%w: %s holds more than %d bytes", ErrOutputLimit, path, limit)
-	}
-	return data, nil
+// bounded keeps the first bytes of what is written.
+type bounded struct {
+	data []byte
+	most int64
+	more bool
 }
 
-// openLog opens an output file. The sandbox can write to its directory, so whatever is not a regular
-// file is refused, and a link is never followed.
-func openLog(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrLogFile, err)
-	}
-	info, err := file.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		file.Close()
-		return nil, fmt.Errorf("%w: %s is not a regular file", ErrLogFile, path)
-	}
-	return file, nil
+func (b *bounded) Write(p []byte) (int, error) {
+	kept := p[:min(int64(len(p)), b.most-int64(len(b.data)))]
+	b.data, b.more = append(b.data, kept...), b.more || len(kept) < len(p)
+	return len(p), nil
 }

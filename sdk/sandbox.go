@@ -2,7 +2,6 @@ package sdk
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -141,13 +140,7 @@ func (c *Client) ListSandboxes(ctx context.Context, filter Filter) ([]Sandbox, e
 // Resume starts a STOPPED sandbox again and waits until it is READY.
 func (c *Client) Resume(ctx context.Context, id string, opts ...WaitOption) error {
 	accepted, err := c.raw.ResumeSandbox(ctx, &agboxv1.ResumeSandboxRequest{SandboxId: id})
-	return c.change(ctx, id, toReady, opts, accepted, err)
-}
-
-// Stop ends what runs in a READY sandbox and waits until it is STOPPED. Its files stay.
-func (c *Client) Stop(ctx context.Context, id string, opts ...WaitOption) error {
-	accepted, err := c.raw.StopSandbox(ctx, &agboxv1.StopSandboxRequest{SandboxId: id})
-	return c.change(ctx, id, toStopped, opts, accepted, err)
+	return c.change(ctx, id, toReady, waits(opts), accepted, err)
 }
 
 // Delete removes a sandbox in whatever state and waits until nothing of it is left. Deleting twice
@@ -157,21 +150,6 @@ func (c *Client) Delete(ctx context.Context, id string, opts ...WaitOption) erro
 		return err
 	}
 	return c.awaitDeleted(ctx, id, waits(opts))
-}
-
-// DeleteSandboxes deletes all sandboxes that carry the labels, of which there must be at least one,
-// and waits until they are gone. It returns the ids of those whose deletion was accepted, also
-// beside an error.
-func (c *Client) DeleteSandboxes(ctx context.Context, labels map[string]string, opts ...WaitOption) ([]string, error) {
-	resp, err := c.raw.DeleteSandboxes(ctx, &agboxv1.DeleteSandboxesRequest{LabelSelector: labels})
-	if err != nil {
-		return nil, err
-	}
-	var failures []error
-	for _, id := range resp.GetDeletedSandboxIds() {
-		failures = append(failures, c.awaitDeleted(ctx, id, waits(opts)))
-	}
-	return resp.GetDeletedSandboxIds(), errors.Join(failures...)
 }
 
 func sandboxOf(h *agboxv1.SandboxHandle) Sandbox {

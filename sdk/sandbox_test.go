@@ -17,7 +17,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"))
+}
 
 func start(t *testing.T, opts ...sdk.Option) (*sdk.Client, *sdktest.Daemon, string) {
 	t.Helper()
@@ -39,46 +41,49 @@ func ready(t *testing.T, c *sdk.Client) sdk.Sandbox {
 	return box
 }
 
-// then appends the events when the first waiter has subscribed, and not before.
-func then(d *sdktest.Daemon, events ...*agboxv1.SandboxEvent) {
-	var once sync.Once
-	d.OnSubscribe(func(id string) {
-		once.Do(func() {
-			for _, event := range events {
-				d.Append(id, event)
-			}
-		})
+// on has do done at a step, before it is taken.
+func on(d *sdktest.Daemon, step string, do func() error) {
+	d.OnStep(func(_ context.Context, now string) error {
+		if now != step {
+			return nil
+		}
+		return do()
 	})
 }
 
-func event(kind agboxv1.EventType) *agboxv1.SandboxEvent {
-	return &agboxv1.SandboxEvent{EventType: kind}
-}
-
-func failed(code, message string) *agboxv1.SandboxEvent {
-	return &agboxv1.SandboxEvent{EventType: agboxv1.EventType_SANDBOX_FAILED, Details: &agboxv1.SandboxEvent_SandboxPhase{
-		SandboxPhase: &agboxv1.SandboxPhaseDetails{ErrorCode: code, ErrorMessage: message}}}
+// refuse has calls of one kind refused.
+func refuse(d *sdktest.Daemon, rpc string, refusal error) {
+	d.OnCall(func(now string, _ proto.Message) error {
+		if now != rpc {
+			return nil
+		}
+		return refusal
+	})
 }
 
 func TestCreateWaits(t *testing.T) {
 	tests := []struct {
-		name   string
-		events []*agboxv1.SandboxEvent
-		state  sdk.State
-		want   error
+		name  string
+		image string
+		state sdk.State
+		want  error
 	}{
-		{"ready", []*agboxv1.SandboxEvent{event(agboxv1.EventType_SANDBOX_PREPARING), event(agboxv1.EventType_SANDBOX_READY)}, sdk.StateReady, nil},
-		{"failed", []*agboxv1.SandboxEvent{failed("SANDBOX_CREATE_FAILED", "no disk")}, sdk.StateFailed,
-			&sdk.SandboxFailedError{ID: "box1", Code: "SANDBOX_CREATE_FAILED", Message: "no disk"}},
-		{"deleted", []*agboxv1.SandboxEvent{event(agboxv1.EventType_SANDBOX_DELETE_REQUESTED), event(agboxv1.EventType_SANDBOX_DELETED)}, sdk.StateDeleting,
-			&sdk.SandboxDeletedError{ID: "box1"}},
+		{"ready", "debian", sdk.StateReady, nil},
+		{"failed", sdktest.ImageBroken, sdk.StateFailed,
+			&sdk.SandboxFailedError{ID: "box1", Code: "SANDBOX_CREATE_FAILED", Message: `image "broken" does not start: choose another`}},
+		{"deleted", sdktest.ImageHold, sdk.StateDeleting, &sdk.SandboxDeletedError{ID: "box1", Reason: "delete_requested"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c, d, _ := start(t)
-			then(d, tt.events...)
+			on(d, "create box1", func() error {
+				if tt.state == sdk.StateDeleting {
+					return c.Delete(t.Context(), "box1", sdk.WithWait(false))
+				}
+				return nil
+			})
 			seen := 0
-			box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: sdktest.ImageHold}, sdk.WithSandboxID("box1"),
+			box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: tt.image}, sdk.WithSandboxID("box1"),
 				sdk.WithProgress(func(sdk.Event) { seen++ }))
 			if !reflect.DeepEqual(err, tt.want) || box.ID != "box1" || box.State != tt.state {
 				t.Fatalf("got %+v, %v", box, err)
@@ -101,7 +106,12 @@ func TestCreateWithoutWaiting(t *testing.T) {
 func TestCreateGivesUpWithItsContext(t *testing.T) {
 	c, d, _ := start(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	d.OnSubscribe(func(string) { cancel() })
+	d.OnCall(func(rpc string, _ proto.Message) error {
+		if rpc == "SubscribeSandboxEvents" {
+			cancel()
+		}
+		return nil
+	})
 	box, err := c.CreateSandbox(ctx, sdk.Spec{Image: sdktest.ImageHold}, sdk.WithSandboxID("box1"))
 	if !errors.Is(err, context.Canceled) || box.ID != "box1" {
 		t.Fatalf("got %+v, %v", box, err)
@@ -118,12 +128,17 @@ func TestWaitSurvivesARestart(t *testing.T) {
 	}))
 	subscribed, down := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	d.OnSubscribe(func(string) { once.Do(func() { close(subscribed) }) })
+	d.OnCall(func(rpc string, _ proto.Message) error {
+		if rpc == "SubscribeSandboxEvents" {
+			once.Do(func() { close(subscribed) })
+		}
+		return nil
+	})
 	go func() {
 		defer close(down)
 		<-subscribed
 		d.Shutdown()
-		d.Append("box1", event(agboxv1.EventType_SANDBOX_READY))
+		d.Release()
 		<-broken
 		if err := d.Serve(socket); err != nil {
 			t.Error(err)
@@ -137,7 +152,7 @@ func TestWaitSurvivesARestart(t *testing.T) {
 }
 
 func TestSpecTravelsWhole(t *testing.T) {
-	c, d, _ := start(t)
+	c, l := listen(t)
 	spec := sdk.Spec{
 		Image:        "debian",
 		Mounts:       []sdk.Mount{{Source: "/src", Target: "/workspace", Writable: true}},
@@ -160,6 +175,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
 		MaxDuration: time.Hour, OnExpiry: "stop", OnIdle: "pause",
 		Lazy: true, Lease: &sdk.Lease{Grace: time.Minute, OnEnd: "stop"}, Restart: &sdk.RestartOnFailure{Max: 3, Backoff: time.Second},
+		Runtime: "runsc",
 	}
 	box, err := c.CreateSandbox(t.Context(), spec, sdk.WithSandboxID("box1"), sdk.WithConfigYAML([]byte("image: x\n")))
 	if err != nil {
@@ -188,13 +204,14 @@ func TestSpecTravelsWhole(t *testing.T) {
 		MaxDuration: durationpb.New(time.Hour), OnExpiry: "stop", OnIdle: "pause",
 		Lazy: true, Lease: &agboxv1.LeaseSpec{Grace: durationpb.New(time.Minute), OnEnd: "stop"},
 		RestartPolicy: &agboxv1.RestartPolicy{Mode: "on-failure", MaxRestarts: 3, Backoff: durationpb.New(time.Second)},
+		Runtime:       "runsc",
 	}}
 	for fields, i := want.CreateSpec.ProtoReflect().Descriptor().Fields(), 0; i < fields.Len(); i++ {
 		if !want.CreateSpec.ProtoReflect().Has(fields.Get(i)) {
 			t.Errorf("%s is not tried", fields.Get(i).Name())
 		}
 	}
-	if got := d.Created(); !proto.Equal(got, want) {
+	if got := l.created; !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	if !reflect.DeepEqual(box.RequiredServices, spec.RequiredServices) || !reflect.DeepEqual(box.OptionalServices, spec.OptionalServices) {
@@ -205,7 +222,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 		if _, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: "debian", IdleTTL: ttl}); err != nil {
 			t.Fatal(err)
 		}
-		if got := d.Created().GetCreateSpec().GetIdleTtl(); !proto.Equal(got, want) {
+		if got := l.created.GetCreateSpec().GetIdleTtl(); !proto.Equal(got, want) {
 			t.Errorf("IdleTTL %v travels as %v", ttl, got)
 		}
 	}
@@ -214,7 +231,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 func TestLife(t *testing.T) {
 	c, _, _ := start(t)
 	ctx := t.Context()
-	if daemon, err := c.Ping(ctx); err != nil || daemon != (sdk.Daemon{Name: "agboxd", Version: "test"}) {
+	if daemon, err := c.Ping(ctx); err != nil || daemon != (sdk.Daemon{Name: "agboxd", Version: sdktest.Version}) {
 		t.Fatalf("ping: %+v, %v", daemon, err)
 	}
 	box := ready(t, c)
@@ -280,8 +297,8 @@ func TestLists(t *testing.T) {
 	if got := ids(sdk.Filter{Labels: map[string]string{"team": "a"}}); !reflect.DeepEqual(got, []string{"box3", "box1"}) {
 		t.Errorf("by label: %v", got)
 	}
-	deleted, err := c.DeleteSandboxes(ctx, map[string]string{"team": "a"})
-	if err != nil || !reflect.DeepEqual(deleted, []string{"box1", "box3"}) {
+	deleted, err := c.DeleteSandboxes(ctx, sdk.Selection{Labels: map[string]string{"team": "a"}})
+	if err != nil || !reflect.DeepEqual(deleted, []string{"box3", "box1"}) {
 		t.Errorf("deleted %v, %v", deleted, err)
 	}
 	if got := ids(sdk.Filter{}); !reflect.DeepEqual(got, []string{"box2"}) {
@@ -290,14 +307,14 @@ func TestLists(t *testing.T) {
 	if got := ids(sdk.Filter{IncludeDeleted: true}); len(got) != 3 {
 		t.Errorf("with deleted: %v", got)
 	}
-	if _, err := c.DeleteSandboxes(ctx, nil); !errors.Is(err, sdk.ErrInvalidArgument) {
+	if _, err := c.DeleteSandboxes(ctx, sdk.Selection{}); !errors.Is(err, sdk.ErrInvalidArgument) {
 		t.Errorf("empty selector: %v", err)
 	}
 }
 
 func TestErrorsAreTyped(t *testing.T) {
 	c, d, _ := start(t)
-	d.Refuse("GetSandbox", sdktest.Refusal(codes.OutOfRange, "SOMETHING_NEW", "say so", "sandbox_id", "box1"))
+	refuse(d, "GetSandbox", sdktest.Refusal(codes.OutOfRange, "SOMETHING_NEW", "say so", "sandbox_id", "box1"))
 	_, err := c.GetSandbox(t.Context(), "box1")
 	if e := (*sdk.Error)(nil); !errors.As(err, &e) || e.Reason != "SOMETHING_NEW" || e.Metadata["sandbox_id"] != "box1" || err.Error() != "say so" {
 		t.Fatalf("got %#v", err)
@@ -309,7 +326,7 @@ func TestWaitsWithoutEvents(t *testing.T) {
 	c, d, _ := start(t)
 	ctx := t.Context()
 	box := ready(t, c)
-	d.Refuse("SubscribeSandboxEvents", sdktest.Refusal(codes.OutOfRange, "SANDBOX_EVENT_SEQUENCE_EXPIRED", "sequence 3 is not one to continue from"))
+	refuse(d, "SubscribeSandboxEvents", sdktest.Refusal(codes.OutOfRange, "SANDBOX_EVENT_SEQUENCE_EXPIRED", "sequence 3 is not one to continue from"))
 	for what, do := range map[string]func() error{
 		"a stop and a resume": func() error { return errors.Join(c.Stop(ctx, box.ID), c.Resume(ctx, box.ID)) },
 		"a create": func() error {
@@ -331,8 +348,8 @@ func TestWaitsWithoutEvents(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := c.CreateSandbox(ctx, sdk.Spec{Image: sdktest.ImageBroken}); !reflect.DeepEqual(err,
-		&sdk.SandboxFailedError{ID: "sandbox-3", Code: "SANDBOX_CREATE_FAILED", Message: `image "broken" does not start: choose another`}) {
+	if _, err := c.CreateSandbox(ctx, sdk.Spec{Image: sdktest.ImageBroken}, sdk.WithSandboxID("broken-1")); !reflect.DeepEqual(err,
+		&sdk.SandboxFailedError{ID: "broken-1", Code: "SANDBOX_CREATE_FAILED", Message: `image "broken" does not start: choose another`}) {
 		t.Errorf("the wait for a broken one ends with %v", err)
 	}
 	if err := c.Delete(ctx, box.ID); err != nil {

@@ -114,8 +114,7 @@ func (c *Client) atRest(ctx context.Context, id string) (Sandbox, error) {
 
 // change waits for a transition that was asked for, by what is told after its acceptance: another client's, of before, is
 // none of ours.
-func (c *Client) change(ctx context.Context, id string, t transition, opts []WaitOption, accepted *agboxv1.AcceptedResponse, err error) error {
-	w := waits(opts)
+func (c *Client) change(ctx context.Context, id string, t transition, w waiting, accepted *agboxv1.AcceptedResponse, err error) error {
 	if err != nil || !w.wait {
 		return err
 	}
@@ -130,7 +129,7 @@ func (c *Client) awaitDeleted(ctx context.Context, id string, w waiting) error {
 		return nil
 	}
 	var box Sandbox
-	err := c.patient(ctx, func() (err error) {
+	err := c.raw.Await(ctx, func() (err error) {
 		box, err = c.GetSandbox(ctx, id)
 		return err
 	})

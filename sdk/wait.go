@@ -3,7 +3,6 @@ package sdk
 import (
 	"context"
 	"errors"
-	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -11,7 +10,7 @@ import (
 // await reads the events after a sequence until done says so or fails.
 func (c *Client) await(ctx context.Context, id string, from uint64, w waiting, done func(Event) (bool, error)) error {
 	req := &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id, FromSequence: from}
-	for p, err := range c.raw.Follow(ctx, req, c.broken) {
+	for p, err := range c.raw.Follow(ctx, req) {
 		if err != nil {
 			return err
 		}
@@ -26,31 +25,10 @@ func (c *Client) await(ctx context.Context, id string, from uint64, w waiting, d
 	return &SandboxDeletedError{ID: id}
 }
 
-// patient repeats a read until there is a daemon to answer it: the work that it asks about was
-// accepted before, and goes on.
-func (c *Client) patient(ctx context.Context, read func() error) error {
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := read()
-		if !errors.Is(err, ErrUnavailable) {
-			return err
-		}
-		if c.broken != nil {
-			c.broken(err)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-	}
-}
-
 // awaitExec waits for the end of an exec and returns it as it ended, however that was.
 func (c *Client) awaitExec(ctx context.Context, id string, w waiting) (Exec, error) {
 	var exec Exec
-	err := c.patient(ctx, func() (err error) {
+	err := c.raw.Await(ctx, func() (err error) {
 		exec, err = c.GetExec(ctx, id)
 		return err
 	})
@@ -68,7 +46,7 @@ func (c *Client) awaitExec(ctx context.Context, id string, w waiting) (Exec, err
 		return exec.Ended(), nil
 	})
 	if errors.Is(err, ErrSandboxEventSequenceExpired) { // its end may be among the events that were removed
-		err = c.patient(ctx, func() error {
+		err = c.raw.Await(ctx, func() error {
 			resp, err := c.raw.WaitExec(ctx, &agboxv1.WaitExecRequest{ExecId: id})
 			if err == nil {
 				exec = execOf(resp.GetExec())

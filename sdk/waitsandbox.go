@@ -24,7 +24,7 @@ func (c *Client) WaitSandbox(ctx context.Context, id string, timeout time.Durati
 		defer cancel()
 	}
 	var resp *agboxv1.WaitSandboxResponse
-	err := c.patient(limit, func() (err error) {
+	err := c.raw.Await(limit, func() (err error) {
 		if until, limited := limit.Deadline(); limited && timeout > 0 {
 			req.Timeout = durationpb.New(max(0, time.Until(until)))
 		}

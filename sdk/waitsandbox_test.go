@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/sdk/sdktest"
 )
@@ -50,7 +49,7 @@ func TestWaitSandbox(t *testing.T) {
 	}()
 	d.Shutdown()
 	<-broken
-	d.Append(box.ID, &agboxv1.SandboxEvent{EventType: agboxv1.EventType_SANDBOX_READY})
+	d.Release()
 	if _, _, err := c.WaitSandbox(t.Context(), box.ID, time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a short wait without a daemon: %v", err)
 	}
@@ -112,7 +111,8 @@ func TestWatchSandboxes(t *testing.T) {
 func TestStatsInfoExecs(t *testing.T) {
 	_, socket := sdktest.Start(t)
 	c := newClient(t, socket)
-	box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: "image", RequiredServices: []sdk.Service{{Name: "db", Image: "image"}}})
+	box, err := c.CreateSandbox(t.Context(), sdk.Spec{Image: "image", RequiredServices: []sdk.Service{
+		{Name: "db", Image: "image", Healthcheck: &sdk.Healthcheck{Test: []string{"CMD", "true"}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +126,10 @@ func TestStatsInfoExecs(t *testing.T) {
 		t.Errorf("stats are %+v, %v", stats, err)
 	}
 	info, err := c.Info(t.Context())
-	if err != nil || info.Version != "test" || info.EngineVersion != "1.2.3" || info.Sandboxes[sdk.StateReady] != 1 || info.SubnetsTotal != 16 || info.NetworkPool != "192.0.2.0/24" {
+	if err != nil || info.Version != sdktest.Version || info.EngineVersion == "" || info.Sandboxes[sdk.StateReady] != 1 || info.SubnetsTotal != 1 {
 		t.Errorf("info is %+v, %v", info, err)
 	}
+	other := ready(t, c)
 	for _, c2 := range []struct {
 		filter sdk.ExecFilter
 		want   int
@@ -136,7 +137,7 @@ func TestStatsInfoExecs(t *testing.T) {
 		{sdk.ExecFilter{}, 1},
 		{sdk.ExecFilter{SandboxID: box.ID, States: []sdk.ExecState{sdk.ExecFinished}, Limit: 5}, 1},
 		{sdk.ExecFilter{States: []sdk.ExecState{sdk.ExecRunning}}, 0},
-		{sdk.ExecFilter{SandboxID: "other"}, 0},
+		{sdk.ExecFilter{SandboxID: other.ID}, 0},
 	} {
 		if execs, err := c.ListExecs(t.Context(), c2.filter); err != nil || len(execs) != c2.want || c2.want == 1 && execs[0].ExitCode != 3 {
 			t.Errorf("%+v: %v, %v", c2.filter, execs, err)

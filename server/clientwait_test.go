@@ -53,7 +53,7 @@ func TestWaitsEnd(t *testing.T) {
 		"pause":   {nil, "pause", func(id string) error { return c.Pause(ctx, id) }, instead(sdk.StateReady)},
 		"unpause": {func(id string) error { return c.Pause(ctx, id) }, "unpause", func(id string) error { return c.Unpause(ctx, id) }, instead(sdk.StatePaused)},
 		"stop":    {nil, "stop", func(id string) error { return c.Stop(ctx, id) }, failed},
-		"kill":    {nil, "halt", func(id string) error { return c.Kill(ctx, id) }, failed},
+		"kill":    {nil, "halt", func(id string) error { return c.Stop(ctx, id, sdk.WithForce()) }, failed},
 		"drain":   {nil, "stop", func(id string) error { return c.Drain(ctx, id, 0) }, failed},
 		"resume":  {func(id string) error { return c.Stop(ctx, id) }, "resume", func(id string) error { return c.Resume(ctx, id) }, failed},
 		"delete":  {nil, "remove", func(id string) error { return c.Delete(ctx, id) }, failed},

@@ -41,6 +41,8 @@ type Config struct {
 	DiskHeadroom uint64
 	// MaxTransfer bounds the bytes of one upload or download, holes counted; 0: there is no limit.
 	MaxTransfer uint64
+	// Options are added to those of the gRPC server, for interceptors of tests.
+	Options []grpc.ServerOption
 }
 
 // Runtime is what the server itself asks of the runtime; and of what holds the files of sandboxes.
@@ -111,14 +113,14 @@ func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, 
 	s.output = output.NewReader(system, db, runtime, &execlog.Notices{Blind: func(err error) {
 		log.Warn("output is followed by looking at its files again and again, which is slower", slog.Any("error", err))
 	}})
-	s.grpc = grpc.NewServer(
+	s.grpc = grpc.NewServer(append([]grpc.ServerOption{
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(2*refusal.MaxRequest),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(2 * refusal.MaxRequest),
 		grpc.StatsHandler(&s.carried), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silentTime, Timeout: handshakeTime}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingInterval, PermitWithoutStream: true}),
-	)
+	}, config.Options...)...)
 	agboxv1.RegisterSandboxServiceServer(s.grpc, s)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	s.health.SetServingStatus(agboxv1.SandboxService_ServiceDesc.ServiceName, healthv1.HealthCheckResponse_SERVING)

@@ -43,8 +43,8 @@ var rooms = map[string]string{
 	"proto":    "proto/...",
 
 	// What is for tests.
-	"actors/actorstest": "paths actors/runtime guest/files hosttree/... proto/...",
-	"sdk/sdktest":       "paths server/... actors/... persist execlog guest/files proto/... sdk/...",
+	"actors/actorstest": "paths actors/runtime guest/files guest/protocol hosttree/... proto/...",
+	"sdk/sdktest":       "server/... actors/... persist proto/...",
 	"test":              "server/... actors/... dockerrt/... guest/... sdk/... persist hostpath proto/... test/... text",
 	"cmd/agbox-bench":   "actors/lifecycle actors/runtime persist proto/... sdk/... test/...",
 	"cmd/agbox-chaos":   "test/...",

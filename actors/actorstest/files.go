@@ -27,10 +27,12 @@ type treeFile struct {
 // tree is a files.Sink that keeps what it is given by absolute path.
 type tree struct {
 	directory string
+	owner     files.Account
 	files     map[string]treeFile
 }
 
 func (t tree) Add(header *tar.Header, content io.Reader) (err error) {
+	header.Uid, header.Gid = t.owner.UID, t.owner.GID
 	file := treeFile{header: header}
 	if content != nil {
 		file.content, err = io.ReadAll(content)
@@ -41,9 +43,13 @@ func (t tree) Add(header *tar.Header, content io.Reader) (err error) {
 
 func (tree) End() error { return nil }
 
-// UploadFiles keeps what the stream has; every directory is there, and everything belongs to root.
-func (r *Runtime) UploadFiles(_ context.Context, sandboxID, directory, _ string, _ bool, stream io.Reader) (files.Written, error) {
-	unpacked := tree{directory, map[string]treeFile{}}
+// UploadFiles keeps what the stream has, for user 1000 unless another number is named.
+func (r *Runtime) UploadFiles(_ context.Context, sandboxID, directory, owner string, _ bool, stream io.Reader) (files.Written, error) {
+	account, err := files.Accounts{}.Rule(owner, "1000:1000")
+	if err != nil {
+		return files.Written{}, err
+	}
+	unpacked := tree{directory, account, map[string]treeFile{}}
 	written, err := files.Unpack(stream, unpacked)
 	if err != nil {
 		return written, err
@@ -57,8 +63,25 @@ func (r *Runtime) UploadFiles(_ context.Context, sandboxID, directory, _ string,
 	if r.trees[sandboxID] == nil {
 		r.trees[sandboxID] = map[string]treeFile{}
 	}
-	maps.Copy(r.trees[sandboxID], unpacked.files)
+	for _, p := range slices.Sorted(maps.Keys(unpacked.files)) {
+		for parent := path.Dir(p); parent != "/"; parent = path.Dir(parent) {
+			if _, there := r.trees[sandboxID][parent]; !there {
+				r.keep(sandboxID, parent, treeFile{header: &tar.Header{Typeflag: tar.TypeDir, Mode: 0o755, Uid: account.UID, Gid: account.GID}})
+			}
+		}
+		r.keep(sandboxID, p, unpacked.files[p])
+	}
 	return written, nil
+}
+
+// keep is called with the runtime locked.
+func (r *Runtime) keep(sandboxID, p string, file treeFile) {
+	kind := "created"
+	if _, there := r.trees[sandboxID][p]; there {
+		kind = "modified"
+	}
+	r.trees[sandboxID][p] = file
+	r.tell(sandboxID, &agboxv1.FileEvent{Kind: kind, Path: p, Directory: file.header.Typeflag == tar.TypeDir})
 }
 
 func (r *Runtime) file(sandboxID, p string) (treeFile, error) {
@@ -71,21 +94,26 @@ func (r *Runtime) file(sandboxID, p string) (treeFile, error) {
 	return file, nil
 }
 
-// DownloadFiles returns one file.
 func (r *Runtime) DownloadFiles(_ context.Context, sandboxID, p string, _ bool) (io.ReadCloser, error) {
-	file, err := r.file(sandboxID, p)
-	if err != nil {
+	if _, err := r.file(sandboxID, p); err != nil {
 		return nil, err
 	}
-	header := *file.header
-	header.Name = path.Base(p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var stream bytes.Buffer
 	out := tar.NewWriter(&stream)
-	if err := out.WriteHeader(&header); err != nil {
-		return nil, err
-	}
-	if _, err := out.Write(file.content); err != nil {
-		return nil, err
+	for _, name := range r.sortedFiles(sandboxID) {
+		if !paths.Within(name, p) {
+			continue
+		}
+		header := *r.trees[sandboxID][name].header
+		header.Name = strings.TrimPrefix(strings.TrimPrefix(name, path.Dir(p)), "/")
+		if err := out.WriteHeader(&header); err != nil {
+			return nil, err
+		}
+		if _, err := out.Write(r.trees[sandboxID][name].content); err != nil {
+			return nil, err
+		}
 	}
 	return io.NopCloser(&stream), out.Close()
 }
@@ -112,27 +140,69 @@ func (r *Runtime) ListFiles(_ context.Context, sandboxID, directory string, recu
 	return nil
 }
 
-func (r *Runtime) RemoveFile(_ context.Context, sandboxID, p string, _ bool) error {
+func (r *Runtime) RemoveFile(_ context.Context, sandboxID, p string, recursive bool) error {
 	if _, err := r.file(sandboxID, p); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name := range r.trees[sandboxID] {
-		if paths.Within(name, p) {
-			delete(r.trees[sandboxID], name)
-		}
+	below := slices.DeleteFunc(r.sortedFiles(sandboxID), func(name string) bool { return !paths.Within(name, p) })
+	if len(below) > 1 && !recursive {
+		return files.Refuse(files.ErrNotEmpty, "%q is not empty", p)
+	}
+	for _, name := range slices.Backward(below) {
+		r.tell(sandboxID, &agboxv1.FileEvent{Kind: "removed", Path: name, Directory: r.trees[sandboxID][name].header.Typeflag == tar.TypeDir})
+		delete(r.trees[sandboxID], name)
 	}
 	return nil
 }
 
-// WatchFiles begins, and nothing happens.
-func (r *Runtime) WatchFiles(ctx context.Context, _, p string, _ bool, tell func(*agboxv1.FileEvent) error) error {
-	if err := tell(&agboxv1.FileEvent{Kind: "watching", Path: p, Directory: true}); err != nil {
-		return err
+// tell is called with the runtime locked.
+func (r *Runtime) tell(sandboxID string, event *agboxv1.FileEvent) {
+	if r.fileEvents == nil {
+		r.fileEvents = map[string][]*agboxv1.FileEvent{}
 	}
-	<-ctx.Done()
-	return context.Cause(ctx)
+	r.fileEvents[sandboxID] = append(r.fileEvents[sandboxID], event)
+	if r.filesChanged != nil {
+		close(r.filesChanged)
+		r.filesChanged = nil
+	}
+}
+
+// WatchFiles tells of uploads and removals.
+func (r *Runtime) WatchFiles(ctx context.Context, sandboxID, p string, recursive bool, tell func(*agboxv1.FileEvent) error) error {
+	r.mu.Lock()
+	next := len(r.fileEvents[sandboxID])
+	r.mu.Unlock()
+	batch := []*agboxv1.FileEvent{{Kind: "watching", Path: p, Directory: true}}
+	for {
+		for _, event := range batch {
+			if err := tell(event); err != nil {
+				return err
+			}
+			if event.Kind == "removed" && event.Path == p {
+				return nil
+			}
+		}
+		r.mu.Lock()
+		if r.filesChanged == nil {
+			r.filesChanged = make(chan struct{})
+		}
+		changed, news := r.filesChanged, r.fileEvents[sandboxID][next:]
+		r.mu.Unlock()
+		next += len(news)
+		batch = slices.DeleteFunc(slices.Clone(news), func(event *agboxv1.FileEvent) bool {
+			return event.Path != p && path.Dir(event.Path) != p && !(recursive && paths.Within(event.Path, p))
+		})
+		if len(news) > 0 {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // sortedFiles has a directory before what is in it; the runtime is locked.

@@ -4,8 +4,9 @@ package actorstest
 
 import (
 	"context"
-	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,15 @@ type Runtime struct {
 	Before func(ctx context.Context, call string) error
 	// Run is how a command ends; nil: at once with exit code 0.
 	Run func(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error)
+	// Play, where it is not nil, plays commands in place of Run, with input and output below Logs: sandboxes' own commands,
+	// too. Close must follow. The context ends with a cancel, the timeout, or the sandbox.
+	Play func(ctx context.Context, command *Command) runtime.ExecResult
+	// ServiceOutput is what a service has written; nil: nothing.
+	ServiceOutput func(service string) (stdout, stderr string)
+	// Usage is what Stats returns of a sandbox that runs; nil: one process.
+	Usage func(sandboxID string) []*agboxv1.ContainerStats
+	// Findings is what Examine returns.
+	Findings []*agboxv1.Finding
 	// Recorded is called, inside the sandbox's actor, when the end of an exec is in the log; it may panic.
 	Recorded func(execID string)
 	// Conflicts is called when a create looks for names that are taken; it may block.
@@ -53,6 +63,14 @@ type Runtime struct {
 
 	snapshots snapshots
 	trees     trees
+	// fileEvents are what happened to files, by sandbox; filesChanged is closed when there are more.
+	fileEvents   map[string][]*agboxv1.FileEvent
+	filesChanged chan struct{}
+
+	specs    map[string]*agboxv1.CreateSpec
+	lives    map[string]string  // of sandboxes whose own command was begun
+	played   map[string]*played // by sandbox and exec
+	commands sync.WaitGroup
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)
@@ -60,7 +78,7 @@ var _ runtime.Runtime = (*Runtime)(nil)
 // New returns a runtime without hooks.
 func New() *Runtime {
 	return &Runtime{running: map[string]bool{}, records: map[string]runtime.ExecResult{},
-		cancels: map[string]chan struct{}{}, busy: map[string]string{}, watch: make(chan func(runtime.Watcher))}
+		cancels: map[string]chan struct{}{}, specs: map[string]*agboxv1.CreateSpec{}, lives: map[string]string{}, busy: map[string]string{}, watch: make(chan func(runtime.Watcher))}
 }
 
 // Calls returns what was asked for, in order.
@@ -131,6 +149,7 @@ func (r *Runtime) operate(ctx context.Context, verb, sandboxID string, running b
 		r.overlap = append(r.overlap, call+" during "+other)
 	}
 	r.busy[sandboxID] = call
+	r.log(sandboxID, call)
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
@@ -142,12 +161,52 @@ func (r *Runtime) operate(ctx context.Context, verb, sandboxID string, running b
 			return err
 		}
 	}
+	if !running {
+		r.endCommands(sandboxID)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if verb != "pause" && verb != "unpause" { // which neither start nor end anything
 		r.running[sandboxID] = running
 	}
 	return nil
+}
+
+func (r *Runtime) isRunning(sandboxID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running[sandboxID]
+}
+
+// Spec is the sandbox's, once its creation has begun.
+func (r *Runtime) Spec(sandboxID string) *agboxv1.CreateSpec {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.specs[sandboxID]
+}
+
+// start makes a sandbox run, with its own command.
+func (r *Runtime) start(ctx context.Context, verb, id, life string, spec *agboxv1.CreateSpec) (runtime.Started, error) {
+	r.mu.Lock()
+	r.specs[id] = spec
+	r.mu.Unlock()
+	if r.Play != nil { // whoever follows output finds its directory
+		stdout, _ := r.ExecLogs(id, runtime.CommandID)
+		if err := os.MkdirAll(filepath.Dir(stdout), 0o700); err != nil {
+			return runtime.Started{}, err
+		}
+	}
+	if err := r.operate(ctx, verb, id, true); err != nil {
+		return runtime.Started{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Play != nil && len(spec.GetCommand()) > 0 && r.lives[id] != life {
+		r.lives[id] = life
+		delete(r.played, id+"/"+runtime.CommandID) // which has ended with the life before
+		r.play(&agboxv1.CreateExecRequest{SandboxId: id, ExecId: runtime.CommandID, Command: spec.Command, Cwd: spec.WorkingDir})
+	}
+	return runtime.Started{}, nil
 }
 
 func (r *Runtime) Conflict(context.Context, string) error {
@@ -157,13 +216,13 @@ func (r *Runtime) Conflict(context.Context, string) error {
 	return nil
 }
 
-func (r *Runtime) Create(ctx context.Context, id, _ string, _ *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
+func (r *Runtime) Create(ctx context.Context, id, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
 	report(runtime.Preparing{Phase: "materialize"})
-	return runtime.Started{}, r.operate(ctx, "create", id, true)
+	return r.start(ctx, "create", id, life, spec)
 }
 
-func (r *Runtime) Resume(ctx context.Context, id, _ string, _ *agboxv1.CreateSpec, _ func(runtime.Progress)) (runtime.Started, error) {
-	return runtime.Started{}, r.operate(ctx, "resume", id, true)
+func (r *Runtime) Resume(ctx context.Context, id, life string, spec *agboxv1.CreateSpec, _ func(runtime.Progress)) (runtime.Started, error) {
+	return r.start(ctx, "resume", id, life, spec)
 }
 
 func (r *Runtime) Restart(ctx context.Context, id, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
@@ -298,17 +357,18 @@ func (r *Runtime) Isolated() (bool, string) { return r.NotIsolated == "", r.NotI
 func (r *Runtime) CopyOnWrite() error { return r.NoCopyOnWrite }
 func (r *Runtime) Disks() []string    { return nil }
 
-func (r *Runtime) Examine(context.Context) ([]*agboxv1.Finding, error) { return nil, nil }
+func (r *Runtime) Examine(context.Context) ([]*agboxv1.Finding, error) { return r.Findings, nil }
 
 func (r *Runtime) Engine(context.Context) (runtime.Engine, error) {
-	return runtime.Engine{Version: "fake", SubnetsTotal: 1, Runtimes: []string{"runc"}}, nil
+	return runtime.Engine{Version: "fake", APIVersion: "1.41", OS: "no OS", StorageDriver: "none", Pool: "192.0.2.0/24", SubnetsTotal: 1, Runtimes: []string{"runc"}}, nil
 }
 
 func (r *Runtime) Stats(_ context.Context, id string) ([]*agboxv1.ContainerStats, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.running[id] {
+	if !r.isRunning(id) {
 		return nil, nil
+	}
+	if r.Usage != nil {
+		return r.Usage(id), nil
 	}
 	return []*agboxv1.ContainerStats{{Pids: 1}}, nil
 }
@@ -322,66 +382,4 @@ func (r *Runtime) Watch(ctx context.Context, _ time.Time, watcher runtime.Watche
 			return
 		}
 	}
-}
-
-func (r *Runtime) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
-	r.mu.Lock()
-	r.calls = append(r.calls, "exec "+request.ExecId)
-	r.mu.Unlock()
-	if r.Run == nil {
-		return runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FINISHED}, nil
-	}
-	return r.Run(ctx, request)
-}
-
-// UntilCancelled is a Run for commands that only a cancel ends.
-func (r *Runtime) UntilCancelled(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
-	select {
-	case <-r.cancelled(request.ExecId):
-		return runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_CANCELLED, ExitCode: 143, Signal: 15}, nil
-	case <-ctx.Done():
-		return runtime.ExecResult{}, ctx.Err()
-	}
-}
-
-func (r *Runtime) cancelled(execID string) chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.cancels[execID] == nil {
-		r.cancels[execID] = make(chan struct{})
-	}
-	return r.cancels[execID]
-}
-
-func (r *Runtime) CancelExec(_ context.Context, _, execID string) error {
-	close(r.cancelled(execID))
-	return nil
-}
-
-func (r *Runtime) SignalExec(_ context.Context, sandboxID, execID string, signal int) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.calls = append(r.calls, fmt.Sprintf("signal %d to %s in %s", signal, execID, sandboxID))
-	return nil
-}
-
-func (r *Runtime) ExecRecord(_, execID string) (runtime.ExecResult, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	result, found := r.records[execID]
-	return result, found
-}
-
-func (r *Runtime) ExecRecorded(_, execID string) {
-	r.mu.Lock()
-	r.calls = append(r.calls, "recorded "+execID)
-	r.mu.Unlock()
-	if r.Recorded != nil {
-		r.Recorded(execID)
-	}
-}
-
-func (r *Runtime) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
-	path := fmt.Sprintf("%s/logs/%s/%s", r.Logs, sandboxID, execID)
-	return path + ".stdout.log", path + ".stderr.log"
 }

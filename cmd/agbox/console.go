@@ -29,6 +29,7 @@ const feedSize = 1 << 20
 type console struct {
 	*app
 	client *sdk.Client
+	begun  bool   // by us: a daemon that is away comes back to it
 	stdin  bool   // our input is the command's
 	keys   []byte // that end the attachment, typed at our terminal
 }
@@ -57,7 +58,15 @@ func (c *console) run(ctx context.Context, execID string, opts ...sdk.AttachOpti
 	if !c.json {
 		opts = append(opts, sdk.WithOutput(c.out, c.err))
 	}
-	attachment, err := c.client.AttachExec(ctx, execID, opts...)
+	var attachment *sdk.Attachment
+	attach := func() (err error) {
+		attachment, err = c.client.AttachExec(ctx, execID, opts...)
+		return err
+	}
+	err := attach()
+	if c.begun && errors.Is(err, sdk.ErrUnavailable) {
+		err = c.client.Raw().Await(ctx, attach)
+	}
 	if err != nil {
 		return sdk.Exec{ID: execID}, err
 	}

@@ -54,7 +54,7 @@ func (a *app) events(ctx context.Context, c *sdk.Client, id string, f eventFlags
 			req.FromSequence-- // the newest event marks the end of the snapshot, unseen
 		}
 	}
-	for event, err := range c.Raw().Follow(ctx, req, a.broken) {
+	for event, err := range c.Raw().Follow(ctx, req) {
 		if err != nil {
 			return err
 		}

@@ -119,17 +119,8 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 		return s.printDetached(resp)
 	}
 	s.accepted <- resp.GetExecId()
-	exec := sdk.Exec{ID: resp.GetExecId(), SandboxID: sandbox, State: sdk.ExecRunning,
-		StdoutPath: resp.GetStdoutLogPath(), StderrPath: resp.GetStderrLogPath()}
-	switch {
-	case f.stdin || f.tty:
-		console := &console{app: a, client: c, stdin: f.stdin, keys: keys}
-		exec, err = console.run(ctx, exec.ID, sdk.WithOutputFrom(0, 0))
-	case a.json:
-		exec, err = c.WaitExec(ctx, exec)
-	default:
-		exec, err = c.FollowLogs(ctx, exec, a.out, a.err)
-	}
+	console := &console{app: a, client: c, begun: true, stdin: f.stdin, keys: keys}
+	exec, err := console.run(ctx, resp.GetExecId(), sdk.WithOutputFrom(0, 0))
 	if errors.Is(err, sdk.ErrDetached) {
 		return a.left(exec.ID)
 	}

@@ -23,24 +23,24 @@ func (a *app) stopCommand() *cobra.Command {
 	var force bool
 	var grace time.Duration
 	var cmd *cobra.Command
+	options := func(wait []sdk.WaitOption) (opts []sdk.StopOption) {
+		for _, opt := range wait {
+			opts = append(opts, opt)
+		}
+		if force {
+			opts = append(opts, sdk.WithForce())
+		}
+		if cmd.Flags().Changed("grace") {
+			opts = append(opts, sdk.WithGrace(grace))
+		}
+		return opts
+	}
 	cmd = a.bulkCommand("stop", "Stop sandboxes; their files stay",
-		func(c *sdk.Client, ctx context.Context, id string, opts ...sdk.WaitOption) error {
-			switch {
-			case force:
-				return c.Kill(ctx, id, opts...)
-			case cmd.Flags().Changed("grace"):
-				return c.StopWithin(ctx, id, grace, opts...)
-			}
-			return c.Stop(ctx, id, opts...)
+		func(c *sdk.Client, ctx context.Context, id string, wait ...sdk.WaitOption) error {
+			return c.Stop(ctx, id, options(wait)...)
 		},
-		func(c *sdk.Client, ctx context.Context, sel sdk.Selection, opts ...sdk.WaitOption) ([]string, error) {
-			switch {
-			case force:
-				return c.KillSandboxes(ctx, sel, opts...)
-			case cmd.Flags().Changed("grace"):
-				return c.StopSandboxesWithin(ctx, sel, grace, opts...)
-			}
-			return c.StopSandboxes(ctx, sel, opts...)
+		func(c *sdk.Client, ctx context.Context, sel sdk.Selection, wait ...sdk.WaitOption) ([]string, error) {
+			return c.StopSandboxes(ctx, sel, options(wait)...)
 		},
 		func(ids []string) proto.Message { return &agboxv1.StopSandboxesResponse{SandboxIds: ids} })
 	cmd.Flags().BoolVar(&force, "force", false, "kill at once, also when a stop hangs")
@@ -121,7 +121,7 @@ func (a *app) transitionCommand(verb, short string, to transition) *cobra.Comman
 }
 
 func (a *app) deleteCommand() *cobra.Command {
-	cmd := a.bulkCommand("delete", "Delete sandboxes and all that belongs to them", (*sdk.Client).Delete, (*sdk.Client).DeleteSelected,
+	cmd := a.bulkCommand("delete", "Delete sandboxes and all that belongs to them", (*sdk.Client).Delete, (*sdk.Client).DeleteSandboxes,
 		func(ids []string) proto.Message {
 			return &agboxv1.DeleteSandboxesResponse{DeletedSandboxIds: ids, DeletedCount: uint32(len(ids))}
 		})

@@ -2,13 +2,15 @@ package main
 
 import (
 	"bytes"
-	"os"
+	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
@@ -18,18 +20,8 @@ import (
 // TestTerminalIsLeftAlone: whatever a sandbox calls its commands and says of their failures does nothing to the terminal of
 // who looks, and the output of commands comes as it is.
 func TestTerminalIsLeftAlone(t *testing.T) {
-	dir, err := os.MkdirTemp("", "agbox") // short enough for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	t.Setenv("XDG_RUNTIME_DIR", dir)
-	socket := filepath.Join(dir, "agbox", "agboxd.sock")
-	d := sdktest.New(filepath.Join(dir, "logs"))
-	if err := d.Serve(socket); err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d, socket := sdktest.Start(t)
+	t.Setenv("XDG_RUNTIME_DIR", filepath.Dir(filepath.Dir(socket)))
 	c, err := raw.Dial(raw.WithSocket(socket))
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +29,7 @@ func TestTerminalIsLeftAlone(t *testing.T) {
 	defer c.Close()
 	const evil = "\x1b]0;owned\a\u009b2J\u202e\r"
 	if _, err := c.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: "box-1", CreateSpec: &agboxv1.CreateSpec{
-		Image: "image" + evil, Labels: map[string]string{"k": evil}}}); err != nil {
+		Image: "image", Labels: map[string]string{"k": evil}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: "box-1"}); err != nil {
@@ -51,18 +43,28 @@ func TestTerminalIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.Append("box-1", &agboxv1.SandboxEvent{EventType: agboxv1.EventType_SANDBOX_FAILED, Details: &agboxv1.SandboxEvent_SandboxPhase{
-		SandboxPhase: &agboxv1.SandboxPhaseDetails{ErrorCode: "SANDBOX_CREATE_FAILED", ErrorMessage: "it said\n" + evil}}})
-	d.Refuse("GetStats", sdktest.Refusal(codes.Internal, "INTERNAL", "it said\n"+evil))
+	d.OnStep(func(context.Context, string) error { return errors.New("it said\n" + evil) })
+	if _, err := c.StopSandbox(t.Context(), &agboxv1.StopSandboxRequest{SandboxId: "box-1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.WaitSandbox(t.Context(), &agboxv1.WaitSandboxRequest{SandboxId: "box-1"}); err != nil {
+		t.Fatal(err)
+	}
+	d.OnCall(func(rpc string, _ proto.Message) error {
+		if rpc != "GetStats" {
+			return nil
+		}
+		return sdktest.Refusal(codes.Internal, "INTERNAL", "it said\n"+evil)
+	})
 	for line, want := range map[string]string{
-		"sandbox list":               `image\x1b]0;owned\x07\u009b2J\u202e\r`,
+		"sandbox list":               `k=\x1b]0;owned\x07\u009b2J\u202e\r`,
 		"sandbox get box-1":          `it said\n\x1b]0;owned`,
 		"sandbox execs box-1":        `echo \x1b]0;owned`,
 		"sandbox events box-1":       `it said\n\x1b]0;owned`,
 		"sandbox stats box-1":        "it said\nagbox: \\x1b]0;owned",
 		"sandbox exec box-1 -- true": "",
 		"sandbox resume box-1":       "",
-		"sandbox logs box-1":         "SANDBOX_READY\n",
+		"sandbox logs box-1":         "create box-1\n",
 	} {
 		var out bytes.Buffer
 		run(strings.Fields(line), stdio{strings.NewReader(""), &out, &out})
@@ -76,6 +78,14 @@ func TestTerminalIsLeftAlone(t *testing.T) {
 	var out bytes.Buffer
 	if run([]string{"sandbox", "logs", "exec-1"}, stdio{strings.NewReader(""), &out, &out}); out.String() != evil+"\n" {
 		t.Errorf("the output of a command is %q", out.String())
+	}
+}
+
+// TestFileEvents: names of files do nothing to a terminal either.
+func TestFileEvents(t *testing.T) {
+	got := fileEventText(&agboxv1.FileEvent{Kind: "renamed", Path: "/w/new", OldPath: "/w/o\nld", Directory: true})
+	if want := `renamed     /w/new/  from "/w/o\nld"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -1,7 +1,6 @@
-// Package raw is the wire contract of agboxd as a Go client: one method for each RPC, requests and
-// responses as they travel, errors typed. Nothing waits, retries or is remembered here, except in
-// Follow, which keeps a subscription going over a restart of the daemon. Package sdk is what most
-// programs want.
+// Package raw is the wire contract of agboxd as a Go client: the generated one, whose requests and responses travel as
+// they are, with errors typed and streams that can be closed. Nothing waits, retries or is remembered here, except in Resume
+// and Follow, which keep at it over a restart of the daemon. Package sdk is what most programs want.
 package raw
 
 import (
@@ -24,14 +23,15 @@ import (
 // Responses hold whole lists, so the bound on one is far above gRPC's default.
 const maxResponse = 256 << 20
 
-// Client is a connection to one daemon. It is safe for concurrent use. Each method returns an
-// *Error when it fails, and nothing but the context bounds its time.
+// Client is a connection to one daemon. It is safe for concurrent use. Each call returns an *Error when it fails, and
+// nothing but the context bounds its time.
 type Client struct {
+	agboxv1.SandboxServiceClient
 	conn    *grpc.ClientConn
-	rpc     agboxv1.SandboxServiceClient
 	socket  string
 	others  []string              // tried where nobody listens on socket
 	dialing atomic.Pointer[error] // how the last attempt to connect ended
+	broken  func(error)
 }
 
 // Option changes how Dial connects.
@@ -42,10 +42,16 @@ func WithSocket(path string) Option {
 	return func(c *Client) { c.socket = path }
 }
 
+// WithBrokenStream has f called each time that Resume or Follow lost the daemon and before it tries again, from their
+// caller's goroutine; f must not block.
+func WithBrokenStream(f func(error)) Option {
+	return func(c *Client) { c.broken = f }
+}
+
 // Dial prepares a client; it connects with the first call and again whenever the connection was
 // lost, so a daemon need not run yet. Close must follow.
 func Dial(opts ...Option) (*Client, error) {
-	c := &Client{}
+	c := &Client{broken: func(error) {}}
 	for _, opt := range opts {
 		opt(c)
 	}
@@ -63,12 +69,13 @@ func Dial(opts ...Option) (*Client, error) {
 		grpc.WithContextDialer(c.dial),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)),
-		grpc.WithChainUnaryInterceptor(c.intercept),
+		grpc.WithChainUnaryInterceptor(c.typeUnary),
+		grpc.WithChainStreamInterceptor(c.typeStream),
 	)
 	if err != nil {
 		return nil, err
 	}
-	c.conn, c.rpc = conn, agboxv1.NewSandboxServiceClient(conn)
+	c.conn, c.SandboxServiceClient = conn, agboxv1.NewSandboxServiceClient(conn)
 	return c, nil
 }
 
@@ -92,68 +99,22 @@ func (c *Client) dial(ctx context.Context, _ string) (net.Conn, error) {
 	return conn, err
 }
 
-func (c *Client) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+func (c *Client) typeUnary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return c.typed(invoke(ctx, method, req, reply, conn, opts...))
 }
 
-// Ping asks the daemon for its name and version.
-func (c *Client) Ping(ctx context.Context, req *agboxv1.PingRequest) (*agboxv1.PingResponse, error) {
-	return c.rpc.Ping(ctx, req)
+func (c *Client) typeStream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	stream, err := open(ctx, desc, conn, method, opts...)
+	return typedStream{stream, c}, c.typed(err)
 }
 
-// CreateSandbox returns when the sandbox is accepted, which is before it is READY.
-func (c *Client) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
-	return c.rpc.CreateSandbox(ctx, req)
+// typedStream fails with io.EOF, else with an *Error.
+type typedStream struct {
+	grpc.ClientStream
+	client *Client
 }
 
-// GetSandbox returns the sandbox as it is, with the sequence from which a subscription continues.
-func (c *Client) GetSandbox(ctx context.Context, req *agboxv1.GetSandboxRequest) (*agboxv1.GetSandboxResponse, error) {
-	return c.rpc.GetSandbox(ctx, req)
-}
-
-// ListSandboxes returns the sandboxes that carry all labels given, newest first.
-func (c *Client) ListSandboxes(ctx context.Context, req *agboxv1.ListSandboxesRequest) (*agboxv1.ListSandboxesResponse, error) {
-	return c.rpc.ListSandboxes(ctx, req)
-}
-
-// ResumeSandbox returns when the resume of a STOPPED sandbox is accepted.
-func (c *Client) ResumeSandbox(ctx context.Context, req *agboxv1.ResumeSandboxRequest) (*agboxv1.AcceptedResponse, error) {
-	return c.rpc.ResumeSandbox(ctx, req)
-}
-
-// StopSandbox returns when the stop of a READY sandbox is accepted.
-func (c *Client) StopSandbox(ctx context.Context, req *agboxv1.StopSandboxRequest) (*agboxv1.AcceptedResponse, error) {
-	return c.rpc.StopSandbox(ctx, req)
-}
-
-// DeleteSandbox returns when the deletion is accepted; it is from every state.
-func (c *Client) DeleteSandbox(ctx context.Context, req *agboxv1.DeleteSandboxRequest) (*agboxv1.AcceptedResponse, error) {
-	return c.rpc.DeleteSandbox(ctx, req)
-}
-
-// DeleteSandboxes accepts the deletion of all sandboxes that carry the labels; an empty selector is
-// refused.
-func (c *Client) DeleteSandboxes(ctx context.Context, req *agboxv1.DeleteSandboxesRequest) (*agboxv1.DeleteSandboxesResponse, error) {
-	return c.rpc.DeleteSandboxes(ctx, req)
-}
-
-// CreateExec returns when the command is accepted, with the host paths of its output.
-func (c *Client) CreateExec(ctx context.Context, req *agboxv1.CreateExecRequest) (*agboxv1.CreateExecResponse, error) {
-	return c.rpc.CreateExec(ctx, req)
-}
-
-// CancelExec returns when the cancellation of a running exec is accepted.
-func (c *Client) CancelExec(ctx context.Context, req *agboxv1.CancelExecRequest) (*agboxv1.AcceptedResponse, error) {
-	return c.rpc.CancelExec(ctx, req)
-}
-
-// GetExec returns the exec as it is, with the sandbox's sequence from which a subscription continues.
-func (c *Client) GetExec(ctx context.Context, req *agboxv1.GetExecRequest) (*agboxv1.GetExecResponse, error) {
-	return c.rpc.GetExec(ctx, req)
-}
-
-// ListActiveExecs returns the running execs, of one sandbox where the request names it.
-func (c *Client) ListActiveExecs(ctx context.Context, req *agboxv1.ListActiveExecsRequest) (*agboxv1.ListActiveExecsResponse, error) {
-	return c.rpc.ListActiveExecs(ctx, req)
-}
+func (s typedStream) SendMsg(m any) error { return s.client.typed(s.ClientStream.SendMsg(m)) }
+func (s typedStream) RecvMsg(m any) error { return s.client.typed(s.ClientStream.RecvMsg(m)) }

@@ -13,9 +13,12 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"))
+}
 
 func dial(t *testing.T, socket string) *raw.Client {
 	t.Helper()
@@ -50,7 +53,9 @@ func TestEveryReasonIsTyped(t *testing.T) {
 	c := dial(t, socket)
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
-			d.Refuse("GetSandbox", sdktest.Refusal(tt.code, tt.reason, "what to do", "field", "f[2]"))
+			d.OnCall(func(string, proto.Message) error {
+				return sdktest.Refusal(tt.code, tt.reason, "what to do", "field", "f[2]")
+			})
 			_, err := c.GetSandbox(t.Context(), &agboxv1.GetSandboxRequest{SandboxId: "x"})
 			var e *raw.Error
 			if !errors.As(err, &e) {

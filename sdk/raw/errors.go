@@ -15,22 +15,30 @@ import (
 // ErrSocketPath reports that the environment names no usable place for the daemon's socket.
 var ErrSocketPath = errors.New("raw: no socket path")
 
+// sentinel stands for the errors with one of the contract's reasons.
+type sentinel struct{ reason, text string }
+
+func (s *sentinel) Error() string { return "raw: " + s.text }
+
 // One sentinel for each reason of the contract; errors.Is finds it in what a call returns.
 var (
-	ErrSandboxIDAlreadyExists      = errors.New("raw: sandbox id was used before")
-	ErrExecIDAlreadyExists         = errors.New("raw: exec id was used before")
-	ErrSandboxConflict             = errors.New("raw: the runtime holds a foreign object under the sandbox's name")
-	ErrSandboxNotFound             = errors.New("raw: sandbox not found")
-	ErrExecNotFound                = errors.New("raw: exec not found")
-	ErrSandboxNotReady             = errors.New("raw: sandbox is not ready")
-	ErrSandboxInvalidState         = errors.New("raw: sandbox is in the wrong state")
-	ErrExecAlreadyTerminal         = errors.New("raw: exec has ended already")
-	ErrExecNotRunning              = errors.New("raw: exec is not running")
-	ErrSandboxEventSequenceExpired = errors.New("raw: sequence lies outside the retained events")
-	ErrFileNotFound                = errors.New("raw: no such file in the sandbox")
-	ErrNoLease                     = errors.New("raw: sandbox has no lease")
-	ErrStdinNotOpen                = errors.New("raw: exec has no open input")
-	ErrNoTerminal                  = errors.New("raw: exec has no terminal")
+	ErrSandboxIDAlreadyExists      error = &sentinel{"SANDBOX_ID_ALREADY_EXISTS", "sandbox id was used before"}
+	ErrExecIDAlreadyExists         error = &sentinel{"EXEC_ID_ALREADY_EXISTS", "exec id was used before"}
+	ErrSandboxConflict             error = &sentinel{"SANDBOX_CONFLICT", "the runtime holds a foreign object under the sandbox's name"}
+	ErrSandboxNotFound             error = &sentinel{"SANDBOX_NOT_FOUND", "sandbox not found"}
+	ErrExecNotFound                error = &sentinel{"EXEC_NOT_FOUND", "exec not found"}
+	ErrSandboxNotReady             error = &sentinel{"SANDBOX_NOT_READY", "sandbox is not ready"}
+	ErrSandboxInvalidState         error = &sentinel{"SANDBOX_INVALID_STATE", "sandbox is in the wrong state"}
+	ErrExecAlreadyTerminal         error = &sentinel{"EXEC_ALREADY_TERMINAL", "exec has ended already"}
+	ErrExecNotRunning              error = &sentinel{"EXEC_NOT_RUNNING", "exec is not running"}
+	ErrSandboxEventSequenceExpired error = &sentinel{"SANDBOX_EVENT_SEQUENCE_EXPIRED", "sequence lies outside the retained events"}
+	ErrFileNotFound                error = &sentinel{"FILE_NOT_FOUND", "no such file in the sandbox"}
+	ErrNoLease                     error = &sentinel{"LEASE_NONE", "sandbox has no lease"}
+	ErrStdinNotOpen                error = &sentinel{"STDIN_NOT_OPEN", "exec has no open input"}
+	ErrNoTerminal                  error = &sentinel{"NO_TERMINAL", "exec has no terminal"}
+	ErrSnapshotNotFound            error = &sentinel{"SNAPSHOT_NOT_FOUND", "snapshot not found"}
+	ErrSnapshotIDTaken             error = &sentinel{"SNAPSHOT_ID_TAKEN", "snapshot id is in use"}
+	ErrSnapshotInUse               error = &sentinel{"SNAPSHOT_IN_USE", "snapshot is needed by a sandbox"}
 )
 
 // Sentinels for a status code; reasons under these codes are many or none.
@@ -44,26 +52,6 @@ var (
 )
 
 const errorDomain = "agents-sandbox"
-
-var sentinels = map[string]error{
-	"SANDBOX_ID_ALREADY_EXISTS":      ErrSandboxIDAlreadyExists,
-	"EXEC_ID_ALREADY_EXISTS":         ErrExecIDAlreadyExists,
-	"SANDBOX_CONFLICT":               ErrSandboxConflict,
-	"SANDBOX_NOT_FOUND":              ErrSandboxNotFound,
-	"EXEC_NOT_FOUND":                 ErrExecNotFound,
-	"SANDBOX_NOT_READY":              ErrSandboxNotReady,
-	"SANDBOX_INVALID_STATE":          ErrSandboxInvalidState,
-	"EXEC_ALREADY_TERMINAL":          ErrExecAlreadyTerminal,
-	"EXEC_NOT_RUNNING":               ErrExecNotRunning,
-	"SANDBOX_EVENT_SEQUENCE_EXPIRED": ErrSandboxEventSequenceExpired,
-	"FILE_NOT_FOUND":                 ErrFileNotFound,
-	"SNAPSHOT_NOT_FOUND":             ErrSnapshotNotFound,
-	"SNAPSHOT_ID_TAKEN":              ErrSnapshotIDTaken,
-	"SNAPSHOT_IN_USE":                ErrSnapshotInUse,
-	"LEASE_NONE":                     ErrNoLease,
-	"STDIN_NOT_OPEN":                 ErrStdinNotOpen,
-	"NO_TERMINAL":                    ErrNoTerminal,
-}
 
 // Error is what every failed call returns. errors.Is matches it with the sentinel of its reason,
 // with ErrInvalidArgument or ErrUnavailable by its code, and with context.Canceled or
@@ -98,8 +86,8 @@ func (e *Error) Is(target error) bool {
 	case context.DeadlineExceeded:
 		return e.Code == codes.DeadlineExceeded
 	}
-	sentinel, ok := sentinels[e.Reason]
-	return ok && sentinel == target
+	s, ok := target.(*sentinel)
+	return ok && s.reason == e.Reason
 }
 
 // typed turns a status error into an *Error. One that the transport made itself, because nobody

@@ -15,9 +15,9 @@ const uploadChunk = 64 << 10
 func (c *Client) UploadFiles(ctx context.Context, start *agboxv1.UploadFilesStart, stream io.Reader) (*agboxv1.UploadFilesResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // lets go of a stream that was not read to its end
-	upload, err := c.rpc.UploadFiles(ctx)
+	upload, err := c.SandboxServiceClient.UploadFiles(ctx)
 	if err != nil {
-		return nil, c.typed(err)
+		return nil, err
 	}
 	err = upload.Send(&agboxv1.UploadFilesRequest{Message: &agboxv1.UploadFilesRequest_Start{Start: start}})
 	for buffer := make([]byte, uploadChunk); err == nil; {
@@ -32,27 +32,33 @@ func (c *Client) UploadFiles(ctx context.Context, start *agboxv1.UploadFilesStar
 		}
 	}
 	// io.EOF of Send means that the daemon has answered already.
-	response, err := upload.CloseAndRecv()
-	return response, c.typed(err)
+	return upload.CloseAndRecv()
 }
 
-// DownloadStream is one tar stream from a sandbox, an io.ReadCloser. Read belongs to one goroutine; Close may be called from any.
+// DownloadStream is one tar stream from a sandbox. What the daemon refuses, the first Read tells; it fails with io.EOF when
+// all was sent, else with an *Error. Read belongs to one goroutine; Close must follow, and may be called from any.
 type DownloadStream struct {
 	chunks *Receiver[agboxv1.DownloadFilesChunk]
 	rest   []byte
 }
 
-// DownloadFiles opens a tar stream that lives as long as ctx, at most. What the daemon refuses, the first Read tells. Close
-// must follow.
-func (c *Client) DownloadFiles(ctx context.Context, req *agboxv1.DownloadFilesRequest) (*DownloadStream, error) {
-	chunks, err := receive(ctx, c, req, c.rpc.DownloadFiles)
+func download(chunks *Receiver[agboxv1.DownloadFilesChunk], err error) (*DownloadStream, error) {
 	if err != nil {
 		return nil, err
 	}
 	return &DownloadStream{chunks: chunks}, nil
 }
 
-// Read fails with io.EOF when all was sent, else with an *Error.
+// DownloadFiles opens a stream of a file or directory, that lives as long as ctx, at most.
+func (c *Client) DownloadFiles(ctx context.Context, req *agboxv1.DownloadFilesRequest) (*DownloadStream, error) {
+	return download(receive(ctx, req, c.SandboxServiceClient.DownloadFiles))
+}
+
+// DownloadChanges opens a stream of what a sandbox changed, that lives as long as ctx, at most.
+func (c *Client) DownloadChanges(ctx context.Context, req *agboxv1.DownloadChangesRequest) (*DownloadStream, error) {
+	return download(receive(ctx, req, c.SandboxServiceClient.DownloadChanges))
+}
+
 func (s *DownloadStream) Read(p []byte) (int, error) {
 	for len(s.rest) == 0 {
 		chunk, err := s.chunks.Recv()
@@ -70,25 +76,4 @@ func (s *DownloadStream) Read(p []byte) (int, error) {
 func (s *DownloadStream) Close() error {
 	s.chunks.Close()
 	return nil
-}
-
-// StatFile tells of one file.
-func (c *Client) StatFile(ctx context.Context, req *agboxv1.StatFileRequest) (*agboxv1.StatFileResponse, error) {
-	return c.rpc.StatFile(ctx, req)
-}
-
-// ListFiles tells what is in a directory.
-func (c *Client) ListFiles(ctx context.Context, req *agboxv1.ListFilesRequest) (*agboxv1.ListFilesResponse, error) {
-	return c.rpc.ListFiles(ctx, req)
-}
-
-// RemoveFile returns when it is removed.
-func (c *Client) RemoveFile(ctx context.Context, req *agboxv1.RemoveFileRequest) (*agboxv1.RemoveFileResponse, error) {
-	return c.rpc.RemoveFile(ctx, req)
-}
-
-// WatchFiles opens a watch that lives as long as ctx, at most. What the daemon refuses, the first Recv tells. Close must
-// follow.
-func (c *Client) WatchFiles(ctx context.Context, req *agboxv1.WatchFilesRequest) (*FileEvents, error) {
-	return receive(ctx, c, req, c.rpc.WatchFiles)
 }

@@ -7,10 +7,12 @@ import (
 	"iter"
 	"path/filepath"
 	"testing"
+	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/sdk/sdktest"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 func create(t *testing.T, c *raw.Client, id string) {
@@ -21,8 +23,12 @@ func create(t *testing.T, c *raw.Client, id string) {
 	}
 }
 
-func event(kind agboxv1.EventType) *agboxv1.SandboxEvent {
-	return &agboxv1.SandboxEvent{EventType: kind}
+// happen has one more event recorded.
+func happen(t *testing.T, c *raw.Client, id string) {
+	t.Helper()
+	if _, err := c.ExtendSandbox(t.Context(), &agboxv1.ExtendSandboxRequest{SandboxId: id, MaxDuration: durationpb.New(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // take reads n events and checks that their sequences go on from last.
@@ -39,19 +45,29 @@ func take(t *testing.T, next func() (*agboxv1.SandboxEvent, error, bool), last *
 
 func TestFollowSurvivesRestarts(t *testing.T) {
 	d, socket := sdktest.Start(t)
-	c := dial(t, socket)
-	create(t, c, "box1")
 	breaks := 0
-	next, stop := iter.Pull2(c.Follow(t.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: "box1"}, func(error) { breaks++ }))
+	c, err := raw.Dial(raw.WithSocket(socket), raw.WithBrokenStream(func(error) { breaks++ }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	ends := make(chan struct{})
+	d.OnCommand(func(context.Context, *sdktest.Command) int { <-ends; return 0 })
+	create(t, c, "box1")
+	d.Release()
+	next, stop := iter.Pull2(c.Follow(t.Context(), &agboxv1.SubscribeSandboxEventsRequest{SandboxId: "box1"}))
 	defer stop()
 	var last uint64
-	take(t, next, &last, 1)
+	take(t, next, &last, 3)
 	for range 3 {
-		d.Append("box1", event(agboxv1.EventType_SANDBOX_PREPARING))
+		happen(t, c, "box1")
 		take(t, next, &last, 1)
-		d.Append("box1", event(agboxv1.EventType_SANDBOX_PREPARING)) // may be on its way when the daemon dies
+		// What is recorded last may be on its way when the daemon ends; the command ends while there is none.
+		if _, err := c.CreateExec(t.Context(), &agboxv1.CreateExecRequest{SandboxId: "box1", Command: []string{"x"}}); err != nil {
+			t.Fatal(err)
+		}
 		d.Shutdown()
-		d.Append("box1", event(agboxv1.EventType_SANDBOX_PREPARING))
+		ends <- struct{}{}
 		if err := d.Serve(socket); err != nil {
 			t.Fatal(err)
 		}
@@ -60,8 +76,9 @@ func TestFollowSurvivesRestarts(t *testing.T) {
 	if breaks == 0 {
 		t.Error("no break was told")
 	}
-	d.Append("box1", event(agboxv1.EventType_SANDBOX_DELETE_REQUESTED))
-	d.Append("box1", event(agboxv1.EventType_SANDBOX_DELETED))
+	if _, err := c.DeleteSandbox(t.Context(), &agboxv1.DeleteSandboxRequest{SandboxId: "box1"}); err != nil {
+		t.Fatal(err)
+	}
 	take(t, next, &last, 2)
 	if e, err, ok := next(); ok {
 		t.Errorf("after DELETED: %v, %v", e, err)
@@ -73,7 +90,7 @@ func TestFollowEnds(t *testing.T) {
 	c := dial(t, socket)
 	create(t, c, "box1")
 	only := func(c *raw.Client, ctx context.Context, id string, from uint64) error {
-		for _, err := range c.Follow(ctx, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id, FromSequence: from}, nil) {
+		for _, err := range c.Follow(ctx, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id, FromSequence: from}) {
 			return err
 		}
 		return nil
@@ -91,11 +108,16 @@ func TestFollowEnds(t *testing.T) {
 	// A context that is done ends it, also while the daemon is away.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	c, err := raw.Dial(raw.WithSocket(socket), raw.WithBrokenStream(func(error) { cancel() }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	req := &agboxv1.SubscribeSandboxEventsRequest{SandboxId: "box1"}
-	next, stop := iter.Pull2(c.Follow(ctx, req, func(error) { cancel() }))
+	next, stop := iter.Pull2(c.Follow(ctx, req))
 	defer stop()
 	var last uint64
-	take(t, next, &last, 1)
+	take(t, next, &last, 2)
 	d.Shutdown()
 	if _, err, ok := next(); !ok || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v, %v", err, ok)
@@ -107,7 +129,7 @@ func TestFollowSnapshot(t *testing.T) {
 	c := dial(t, socket)
 	create(t, c, "box1")
 	req := &agboxv1.SubscribeSandboxEventsRequest{SandboxId: "box1", IncludeCurrentSnapshot: true}
-	next, stop := iter.Pull2(c.Follow(t.Context(), req, nil))
+	next, stop := iter.Pull2(c.Follow(t.Context(), req))
 	defer stop()
 	if e, err, _ := next(); err != nil || !e.GetSnapshot() {
 		t.Fatalf("got %v, %v; want the snapshot", e, err)
@@ -129,7 +151,10 @@ func TestStream(t *testing.T) {
 		t.Fatalf("got %v, %v", e, err)
 	}
 	d.Shutdown()
-	if _, err := stream.Recv(); !errors.Is(err, raw.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, io.EOF) {
+	for err == nil {
+		_, err = stream.Recv()
+	}
+	if !errors.Is(err, raw.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, io.EOF) {
 		t.Fatalf("daemon gone: %v", err)
 	}
 	<-stream.Context().Done()

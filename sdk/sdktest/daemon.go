@@ -1,201 +1,171 @@
-// Package sdktest is an agboxd without Docker, for tests of its clients: the whole service on a real
-// socket, with an event log that outlives a Shutdown as the real one does. Execs are processes of
-// the machine that the test runs on.
+// Package sdktest is an agboxd for tests of programs that drive it, without Docker: the real service, with its checks, its
+// state machine and its database, on a real socket, over sandboxes that cost nothing.
+//
+//	_, socket := sdktest.Start(t)
+//	client, err := sdk.New(sdk.WithSocket(socket))
+//
+// What a program under test may rely on is what agboxd promises; what stands in for Docker behaves like this:
+//
+//   - Every image is there, and a sandbox is READY at once. ImageHold and ImageBroken are the exceptions, and OnStep makes
+//     others.
+//   - Commands are processes of this machine, run as the test itself in the directory of their logs, or are played by
+//     OnCommand. Their terminals are pipes. Sandboxes' own commands run like execs.
+//   - Files are in memory, empty at first, and commands do not see them. Services run, and write who they are;
+//     networks, limits and mounts are accepted and do nothing. Snapshots hold nothing.
+//   - Daemon.Shutdown and Serve restart the daemon as often as wanted: what it has recorded is kept, and commands go on.
+//
+// Whoever looks for goroutines that a test leaves behind excepts
+// "github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1", which ends a second after the daemon.
 package sdktest
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"net"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/agbox-dev/agbox/actors"
+	"github.com/agbox-dev/agbox/actors/actorstest"
+	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/socket"
 )
 
 // Images with a story; every other image becomes READY at once.
 const (
-	ImageHold   = "hold"   // stays PENDING until Append says otherwise
+	ImageHold   = "hold"   // stays PENDING until Release
 	ImageBroken = "broken" // ends FAILED
 )
 
-// Daemon holds the state; Serve and Shutdown put it on a socket and take it off, as often as wanted.
+// Version is what the daemon says of itself.
+const Version = "test"
+
+// Daemon is one agboxd. Its methods may be called from any goroutine, but for Serve, Shutdown and Close, which are one's.
 type Daemon struct {
-	agboxv1.UnimplementedSandboxServiceServer
 	// Clock gives the time of events; time.Now unless set before Serve.
 	Clock func() time.Time
+	// Findings are what Docker would have been found to be like; none unless set before Serve.
+	Findings []*agboxv1.Finding
 
-	dir string
+	dir      string
+	runtime  *actorstest.Runtime
+	released chan struct{}
+	release  sync.Once
+	stop     func() error // nil while nothing is served
 
-	mu        sync.Mutex
-	changed   chan struct{} // closed and replaced by every append
-	sandboxes map[string]*sandbox
-	order     []string // sandbox ids, oldest first
-	execs     map[string]*process
-	refusals  map[string]error
-	created   *agboxv1.CreateSandboxRequest
-	joined    func(id string)
-
-	trees   trees
-	changes []MountChanges
-	work    sync.WaitGroup // what goes on after a reply
-	server  *grpc.Server
-	served  chan struct{}
+	call    atomic.Pointer[CallHook]
+	step    atomic.Pointer[StepHook]
+	command atomic.Pointer[CommandHook]
 }
 
-type sandbox struct {
-	handle *agboxv1.SandboxHandle
-	events []*agboxv1.SandboxEvent
-}
-
-// New returns a daemon that keeps exec logs under dir. Close must follow.
+// New returns a daemon that keeps its database, and in the folder logs what commands write, below dir. Close must follow.
 func New(dir string) *Daemon {
-	return &Daemon{
-		Clock:     time.Now,
-		dir:       dir,
-		changed:   make(chan struct{}),
-		sandboxes: map[string]*sandbox{},
-		execs:     map[string]*process{},
-		refusals:  map[string]error{},
+	d := &Daemon{Clock: time.Now, dir: dir, runtime: actorstest.New(), released: make(chan struct{})}
+	d.runtime.Logs = dir
+	d.runtime.Before = d.before
+	d.runtime.Play = d.play
+	d.runtime.Usage = d.usage
+	d.runtime.ServiceOutput = func(name string) (stdout, stderr string) {
+		return "stdout of " + name + "\n", "stderr of " + name + "\n"
 	}
+	return d
 }
 
 // Start serves a daemon on a socket of its own until the test ends.
 func Start(t testing.TB) (*Daemon, string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "agbox") // t.TempDir may be too long for a socket
-	if err != nil {
+	dir := shortDir(t)
+	d, path := New(dir), filepath.Join(dir, "agbox", "agboxd.sock")
+	if err := d.Serve(path); err != nil {
 		t.Fatal(err)
 	}
-	d, socket := New(filepath.Join(dir, "logs")), filepath.Join(dir, "s")
-	if err := d.Serve(socket); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		d.Close()
-		os.RemoveAll(dir)
-	})
-	return d, socket
+	t.Cleanup(d.Close)
+	return d, path
 }
 
-// Serve listens on the socket and returns; a file that a daemon before left there is replaced.
-func (d *Daemon) Serve(socket string) error {
-	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+// shortDir is a directory for a socket, whose path t.TempDir may make too long.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// Serve begins, or goes on where Shutdown has ended, and returns when clients can connect to the socket at path. Its folder is for
+// this user alone then.
+func (d *Daemon) Serve(path string) error {
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(socket); err != nil {
-		return err
-	}
-	listener, err := net.Listen("unix", socket)
+	db, err := persist.Open(filepath.Join(d.dir, "ids.db"))
 	if err != nil {
 		return err
 	}
-	server, served := grpc.NewServer(), make(chan struct{})
-	agboxv1.RegisterSandboxServiceServer(server, d)
-	d.server, d.served = server, served
-	go func() {
-		defer close(served)
-		_ = server.Serve(listener)
-	}()
+	d.runtime.Findings = d.Findings
+	log := slog.New(slog.DiscardHandler)
+	system, err := actors.Start(actors.Config{Now: func() time.Time { return d.Clock() }}, db, d.runtime, log)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	end := func(ctx context.Context) error {
+		system.Shutdown(ctx)
+		return db.Close()
+	}
+	listener, err := socket.Listen(path)
+	if err != nil {
+		return errors.Join(err, end(context.Background()))
+	}
+	service := server.New(server.Config{Version: Version, Options: d.intercept()}, system, db, d.runtime, log)
+	served := make(chan error, 1)
+	go func() { served <- service.Serve(listener) }()
+	d.stop = func() error {
+		service.Shutdown()
+		now, cancel := context.WithCancel(context.Background())
+		cancel() // a held creation does not end by itself
+		return errors.Join(<-served, end(now))
+	}
 	return nil
 }
 
-// Shutdown drops every connection at once, as a killed daemon does. State and processes stay.
+// Shutdown ends the daemon as a restart does: streams end, and its socket is gone. What is recorded stays, and what runs
+// in sandboxes goes on. Without a daemon it does nothing.
 func (d *Daemon) Shutdown() {
-	if d.server == nil {
+	if d.stop == nil {
 		return
 	}
-	d.server.Stop()
-	<-d.served
-	d.server = nil
+	if err := d.stop(); err != nil {
+		panic(fmt.Sprintf("sdktest: the daemon did not end in order: %v", err))
+	}
+	d.stop = nil
 }
 
-// Close shuts down, kills what still runs and waits for it.
+// Close shuts down, ends what still runs and waits for it.
 func (d *Daemon) Close() {
 	d.Shutdown()
-	d.mu.Lock()
-	for _, p := range d.execs {
-		p.kill()
+	d.runtime.Close()
+}
+
+// usage is the same of every sandbox, and nothing but a process of its services.
+func (d *Daemon) usage(id string) []*agboxv1.ContainerStats {
+	stats := []*agboxv1.ContainerStats{{CpuTime: durationpb.New(1500 * time.Millisecond), MemoryBytes: 3 << 20, MemoryLimitBytes: 1 << 30, Pids: 2,
+		NetworkReceivedBytes: 2048, NetworkSentBytes: 1024, DiskReadBytes: 4096, DiskWrittenBytes: 8192}}
+	for _, service := range d.runtime.Spec(id).GetRequiredServices() {
+		stats = append(stats, &agboxv1.ContainerStats{ServiceName: service.Name, Pids: 1})
 	}
-	d.mu.Unlock()
-	d.work.Wait()
+	return stats
 }
 
-// Refuse makes every call of the RPC fail with err; nil lets them through again.
-func (d *Daemon) Refuse(rpc string, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.refusals[rpc] = err
-}
-
-// OnSubscribe has f called at the start of each subscription, before the daemon reads the log for it.
-func (d *Daemon) OnSubscribe(f func(id string)) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.joined = f
-}
-
-// Created returns the newest CreateSandbox request, nil before the first.
-func (d *Daemon) Created() *agboxv1.CreateSandboxRequest {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.created
-}
-
-// Append records an event, filling in what is common to all. It changes the sandbox's state as the
-// event's type says. The sandbox must exist.
-func (d *Daemon) Append(id string, event *agboxv1.SandboxEvent) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.append(d.sandboxes[id], event)
-}
-
-var states = map[agboxv1.EventType]agboxv1.SandboxState{
-	agboxv1.EventType_SANDBOX_ACCEPTED:         agboxv1.SandboxState_SANDBOX_STATE_PENDING,
-	agboxv1.EventType_SANDBOX_READY:            agboxv1.SandboxState_SANDBOX_STATE_READY,
-	agboxv1.EventType_SANDBOX_FAILED:           agboxv1.SandboxState_SANDBOX_STATE_FAILED,
-	agboxv1.EventType_SANDBOX_STOPPED:          agboxv1.SandboxState_SANDBOX_STATE_STOPPED,
-	agboxv1.EventType_SANDBOX_DELETE_REQUESTED: agboxv1.SandboxState_SANDBOX_STATE_DELETING,
-	agboxv1.EventType_SANDBOX_DELETED:          agboxv1.SandboxState_SANDBOX_STATE_DELETED,
-}
-
-// append wants d.mu held.
-func (d *Daemon) append(s *sandbox, event *agboxv1.SandboxEvent) {
-	h, now := s.handle, timestamppb.New(d.Clock())
-	if state, ok := states[event.GetEventType()]; ok {
-		h.State, h.StateChangedAt = state, now
-		h.ErrorCode = event.GetSandboxPhase().GetErrorCode()
-		h.ErrorMessage = event.GetSandboxPhase().GetErrorMessage()
-	}
-	h.LastEventSequence++
-	event.Sequence, event.SandboxId, event.SandboxState = h.LastEventSequence, h.SandboxId, h.State
-	event.EventId = fmt.Sprintf("%s/%d", h.SandboxId, event.Sequence)
-	event.OccurredAt = now
-	s.events = append(s.events, event)
-	close(d.changed)
-	d.changed = make(chan struct{})
-}
-
-func phase(event agboxv1.EventType, p *agboxv1.SandboxPhaseDetails) *agboxv1.SandboxEvent {
-	return &agboxv1.SandboxEvent{EventType: event, Details: &agboxv1.SandboxEvent_SandboxPhase{SandboxPhase: p}}
-}
-
-// Refusal is an error as the contract wants it; metadata comes in pairs.
-func Refusal(code codes.Code, reason, message string, metadata ...string) error {
-	info := &errdetails.ErrorInfo{Domain: "agents-sandbox", Reason: reason, Metadata: map[string]string{}}
-	for i := 0; i+1 < len(metadata); i += 2 {
-		info.Metadata[metadata[i]] = metadata[i+1]
-	}
-	st, err := status.New(code, message).WithDetails(info)
-	if err != nil {
-		return err
-	}
-	return st.Err()
-}
+// Release lets sandboxes of ImageHold become READY, for good.
+func (d *Daemon) Release() { d.release.Do(func() { close(d.released) }) }
