@@ -25,15 +25,8 @@ type exec struct {
 	cancel  context.CancelFunc
 }
 
-type (
-	// cancelExec has the command ended.
-	cancelExec struct{}
-	// execEnded tells the sandbox how the command ended.
-	execEnded struct {
-		execID string
-		result runtime.ExecResult
-	}
-)
+// cancelExec has the command ended.
+type cancelExec struct{}
 
 func (x *exec) Receive(c actor.Context) {
 	switch c.Message().(type) {
@@ -81,6 +74,29 @@ func (x *exec) cancelCommand() {
 	})
 }
 
+func (s *sandbox) runExec(c actor.Context, request *agboxv1.CreateExecRequest) {
+	props := actor.PropsFromProducer(func() actor.Actor { return &exec{system: s.system, request: request} })
+	name := "x-" + request.ExecId
+	if request.ExecId == runtime.CommandID { // once in each life of the sandbox
+		name = fmt.Sprintf("%s-%d", name, s.state.Sequence)
+	}
+	pid, err := c.SpawnNamed(props, name)
+	if err != nil {
+		s.system.log.Error("exec cannot be followed", slog.String("exec_id", request.ExecId), slog.Any("error", err))
+		return
+	}
+	s.execs[request.ExecId] = pid
+}
+
+// runCommand waits for the end of the primary's own command, which runs as long as the sandbox does.
+func (s *sandbox) runCommand(c actor.Context) {
+	if s.execs[runtime.CommandID] != nil || !s.system.policy(s.entry.spec).FollowsCommand(s.state) {
+		return
+	}
+	s.entry.crashed.Store(false)
+	s.runExec(c, &agboxv1.CreateExecRequest{SandboxId: s.entry.id, ExecId: runtime.CommandID, Command: s.entry.spec.Command})
+}
+
 // StartExec accepts a command, whose request names an unused exec id, and returns once it is durable and on
 // its way. It fails with ErrExecIDTaken, ErrNotFound or a *lifecycle.Refusal. A requestID is as for Create.
 func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest, requestID string) error {
@@ -98,7 +114,7 @@ func (s *System) StartExec(ctx context.Context, exec *agboxv1.CreateExecRequest,
 		return err
 	}
 	// Also where the sandbox is not READY any more: the first try may have been accepted before that.
-	if earlier, known := s.db.Exec(exec.SandboxId, exec.ExecId); known == nil && sameMark(earlier.RequestID, requestID) && proto.Equal(earlier.Request, exec) {
+	if earlier, known := s.db.Exec(exec.SandboxId, exec.ExecId); known == nil && sameKey(earlier.RequestID, requestID) && proto.Equal(earlier.Request, exec) {
 		return nil
 	}
 	if errors.Is(err, persist.ErrExecIDTaken) || errors.Is(err, lifecycle.ErrExecExists) {

@@ -11,16 +11,14 @@ import (
 // execs whose events were trimmed.
 type janitor struct {
 	system *System
-	// next is when the timer that runs fires, zero while none does.
-	next time.Time
+	// next is when a history is due, nil while none is.
+	next *alarm
 }
 
 type (
 	// deleted tells that a sandbox was DELETED, trimmed that events of one were removed because there were too many.
 	deleted struct{}
 	trimmed struct{}
-	// sweep has the janitor look for what is due.
-	sweep struct{ at time.Time }
 )
 
 func (j *janitor) Receive(c actor.Context) {
@@ -33,9 +31,9 @@ func (j *janitor) Receive(c actor.Context) {
 		j.clear(c.Self())
 	case *deleted:
 		j.arm(c.Self())
-	case *sweep:
-		if m.at.Equal(j.next) {
-			j.next = time.Time{}
+	case *alarm:
+		if m == j.next {
+			j.next = nil
 			j.purge()
 			j.arm(c.Self())
 		}
@@ -93,16 +91,16 @@ const retryPurge = time.Minute
 
 // arm has the janitor woken when the next history is due.
 func (j *janitor) arm(self *actor.PID) {
-	if j.system.config.EventRetentionTTL <= 0 || !j.next.IsZero() {
+	if j.system.config.EventRetentionTTL <= 0 || j.next != nil {
 		return
 	}
 	oldest, found, err := j.system.db.OldestDeletion()
 	if err != nil || !found {
 		return
 	}
-	j.next = oldest.Add(j.system.config.EventRetentionTTL)
-	if now := j.system.now(); !j.next.After(now) {
-		j.next = now.Add(retryPurge)
+	due := oldest.Add(j.system.config.EventRetentionTTL + time.Nanosecond)
+	if now := j.system.now(); !due.After(now) {
+		due = now.Add(retryPurge)
 	}
-	j.system.sendLater(self, &sweep{j.next}, j.system.sleep(j.next.Add(time.Nanosecond)))
+	j.next = j.system.alarm(self, due)
 }

@@ -65,14 +65,14 @@ func (s *System) perform(ctx context.Context, e *entry, pid *actor.PID, life str
 		}
 		s.actors.Root.Send(pid, ended)
 	}()
-	told := map[runtime.Progress]bool{}
-	var telling sync.Mutex
-	err := s.persistently(ctx, func() error {
+	reported := map[runtime.Progress]bool{}
+	var mu sync.Mutex
+	err := s.retryWhileUnreachable(ctx, func() error {
 		return s.operate(ctx, e, life, &ended.ended, func(p runtime.Progress) {
-			telling.Lock()
-			known := told[p] // by an earlier try
-			told[p] = true
-			telling.Unlock()
+			mu.Lock()
+			known := reported[p] // by an earlier try
+			reported[p] = true
+			mu.Unlock()
 			if !known {
 				s.actors.Root.Send(pid, &progressed{token: ended.token, command: lifecycle.Progressed(p)})
 			}
@@ -92,7 +92,7 @@ func (m *operationEnded) fail(err error) {
 	}
 }
 
-// panicked audits a panic outside of an actor and returns what those concerned are told.
+// panicked audits a panic outside of an actor and returns the error for those concerned.
 func (s *System) panicked(what, id string, reason any) error {
 	s.log.Error("audit: panic", slog.String("in", what), slog.String("id", id), slog.Any("reason", reason),
 		slog.String("stack", string(debug.Stack())))
@@ -110,9 +110,9 @@ func newBackoff() *backoff.ExponentialBackOff {
 	return wait
 }
 
-// persistently does what it is given until the engine answers, or ctx ends: an engine that is gone for a while is
+// retryWhileUnreachable does what it is given until the engine answers, or ctx ends: an engine that is gone for a while is
 // a pause and no failure.
-func (s *System) persistently(ctx context.Context, do func() error) error {
+func (s *System) retryWhileUnreachable(ctx context.Context, do func() error) error {
 	wait := newBackoff()
 	for {
 		err := do()

@@ -19,8 +19,8 @@ type reconciler struct {
 	again   bool
 	retries *backoff.ExponentialBackOff
 	orphans *orphans
-	// due is when the orphans are looked at next, zero for not before the next comparison.
-	due time.Time
+	// due is when the orphans are looked at next, nil for not before the next comparison.
+	due *alarm
 }
 
 type (
@@ -31,8 +31,6 @@ type (
 		next time.Time
 		err  error
 	}
-	// orphansDue wakes the reconciler at a time, or before that to look at the clock.
-	orphansDue struct{ at time.Time }
 )
 
 func (r *reconciler) Receive(c actor.Context) {
@@ -62,16 +60,12 @@ func (r *reconciler) Receive(c actor.Context) {
 		}
 		r.retries.Reset()
 		r.again = false
-		if r.due = m.next; !m.next.IsZero() {
-			r.system.sendLater(c.Self(), &orphansDue{m.next}, r.system.sleep(m.next))
+		r.due.stop()
+		if r.due = nil; !m.next.IsZero() {
+			r.due = r.system.alarm(c.Self(), m.next)
 		}
-	case *orphansDue:
-		switch {
-		case !m.at.Equal(r.due):
-		case r.system.now().Before(m.at):
-			r.system.sendLater(c.Self(), m, r.system.sleep(m.at))
-		default:
-			r.due = time.Time{}
+	case *alarm:
+		if m == r.due {
 			c.Send(c.Self(), &reconcile{})
 		}
 	}
@@ -81,7 +75,7 @@ func (r *reconciler) Receive(c actor.Context) {
 // the engine's is no such look: it may be behind the end of a container of which nothing will be told any more.
 func (s *System) reconcile(ctx context.Context, orphans *orphans) (next time.Time, err error) {
 	var inventory runtime.Inventory
-	err = s.persistently(ctx, func() error {
+	err = s.retryWhileUnreachable(ctx, func() error {
 		var err error
 		inventory, err = s.runtime.Inventory(ctx)
 		return err

@@ -49,12 +49,12 @@ func (r *router) Appeared(sandboxID string) {
 	}
 	e.appeared.Store(true)
 	if state, err := e.load(r.system.db); err == nil && state.Phase == lifecycle.Deleted {
-		r.system.tell(nameReconciler, &reconcile{})
+		r.system.send(nameReconciler, &reconcile{})
 	}
 }
 
 // Missed implements runtime.Watcher.
 func (r *router) Missed() {
 	r.system.log.Warn("runtime events were missed, comparing the runtime with the log")
-	r.system.tell(nameReconciler, &reconcile{})
+	r.system.send(nameReconciler, &reconcile{})
 }

@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // sandbox is the actor of one sandbox. It alone appends to the sandbox's log. What it does next follows from its
@@ -44,7 +42,10 @@ type sandbox struct {
 	tried  bool
 	// trimmed is the sequence up to which events were removed.
 	trimmed uint64
-	timer   nextTimer
+	// alarm is for what lifecycle.Next has for the sandbox, whose times come from the log, so that a restart neither shortens nor
+	// prolongs them; rang is the sequence at which it rang, 0 while it has not.
+	alarm *alarm
+	rang  uint64
 }
 
 // giveUp has a sandbox that crashes again and again give itself up.
@@ -71,7 +72,7 @@ func (s *sandbox) Receive(c actor.Context) {
 		return
 	case *execEnded:
 		if m.execID != runtime.CommandID {
-			s.enqueue(c, s.fact(c.Self(), m, lifecycle.ExecEnded{ExecID: m.execID, Result: m.result}))
+			s.execEnded(c, m)
 			return
 		}
 	}
@@ -87,7 +88,7 @@ func (s *sandbox) Receive(c actor.Context) {
 	case *actor.Started:
 		s.started(c)
 	case *actor.Stopping, *actor.Restarting:
-		s.timer.stop()
+		s.alarm.stop()
 		s.stopServing(nil)
 		if s.operation != nil {
 			s.operation.cancel()
@@ -117,8 +118,8 @@ func (s *sandbox) Receive(c actor.Context) {
 	case *lookDue:
 		s.lookAgain, s.stale = false, true
 		s.act(c)
-	case *timePassed:
-		s.timePassed(c, m)
+	case *alarm:
+		s.ring(c, m)
 	case *leaseChanged:
 		s.act(c)
 	}
@@ -183,7 +184,7 @@ func (s *sandbox) catchUp() {
 		}
 	}
 	if state.Phase == lifecycle.Deleted {
-		s.system.tell(nameJanitor, &deleted{})
+		s.system.send(nameJanitor, &deleted{})
 	}
 }
 
@@ -221,9 +222,9 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 	}
 	s.act(c)
 	if s.state.Phase == lifecycle.Deleted {
-		s.system.tell(nameJanitor, &deleted{})
+		s.system.send(nameJanitor, &deleted{})
 		if s.entry.appeared.Load() { // after the removal had looked for the last time
-			s.system.tell(nameReconciler, &reconcile{})
+			s.system.send(nameReconciler, &reconcile{})
 		}
 	}
 }
@@ -255,28 +256,5 @@ func (s *sandbox) act(c actor.Context) {
 	}
 	s.wake(c)
 	s.serve(c)
-	s.setTimer(c.Self())
-}
-
-func (s *sandbox) runExec(c actor.Context, request *agboxv1.CreateExecRequest) {
-	props := actor.PropsFromProducer(func() actor.Actor { return &exec{system: s.system, request: request} })
-	name := "x-" + request.ExecId
-	if request.ExecId == runtime.CommandID { // once in each life of the sandbox
-		name = fmt.Sprintf("%s-%d", name, s.state.Sequence)
-	}
-	pid, err := c.SpawnNamed(props, name)
-	if err != nil {
-		s.system.log.Error("exec cannot be followed", slog.String("exec_id", request.ExecId), slog.Any("error", err))
-		return
-	}
-	s.execs[request.ExecId] = pid
-}
-
-// endExec lets go of an exec whose end is in the log now.
-func (s *sandbox) endExec(c actor.Context, execID string) {
-	s.system.runtime.ExecRecorded(s.entry.id, execID)
-	if pid := s.execs[execID]; pid != nil {
-		delete(s.execs, execID)
-		c.Stop(pid)
-	}
+	s.setAlarm(c)
 }

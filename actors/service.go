@@ -69,12 +69,12 @@ func (s *System) startService(ctx context.Context, e *entry, service *agboxv1.Se
 		}
 	}()
 	if !again {
-		err := s.persistently(ctx, func() error { return s.runtime.PrepareService(ctx, e.id, service) })
+		err := s.retryWhileUnreachable(ctx, func() error { return s.runtime.PrepareService(ctx, e.id, service) })
 		if err != nil {
 			return err
 		}
 	}
-	err = s.persistently(ctx, func() error {
+	err = s.retryWhileUnreachable(ctx, func() error {
 		select {
 		case <-e.gate:
 			defer func() { e.gate <- struct{}{} }()
@@ -88,5 +88,5 @@ func (s *System) startService(ctx context.Context, e *entry, service *agboxv1.Se
 	if err != nil {
 		return err
 	}
-	return s.persistently(ctx, func() error { return s.runtime.AwaitService(ctx, e.id, service) })
+	return s.retryWhileUnreachable(ctx, func() error { return s.runtime.AwaitService(ctx, e.id, service) })
 }

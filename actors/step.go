@@ -194,7 +194,7 @@ func (s *sandbox) apply(c actor.Context, st *step) {
 	s.entry.state.Store(&st.after)
 	if st.entry.TrimTo > s.trimmed {
 		s.trimmed = st.entry.TrimTo
-		s.system.tell(nameJanitor, &trimmed{})
+		s.system.send(nameJanitor, &trimmed{})
 	}
 	if st.exec != nil {
 		s.runExec(c, st.exec)

@@ -131,7 +131,7 @@ func (s *System) spawn(since time.Time) error {
 			return fmt.Errorf("actors: cannot start /%s: %w", name, err)
 		}
 	}
-	s.tell(nameReconciler, &reconcile{})
+	s.send(nameReconciler, &reconcile{})
 	return nil
 }
 
@@ -143,8 +143,8 @@ const (
 	nameJanitor    = "janitor"
 )
 
-// tell sends a message to one of them.
-func (s *System) tell(name string, message any) {
+// send sends a message to one of them.
+func (s *System) send(name string, message any) {
 	s.actors.Root.Send(actor.NewPID(s.actors.Address(), name), message)
 }
 
@@ -193,7 +193,7 @@ const letGoEvery = 32
 
 func (s *System) adopt(e *entry) {
 	done := make(chan struct{})
-	s.tell(nameSupervisor, &adopt{e, done})
+	s.send(nameSupervisor, &adopt{e, done})
 	<-done
 }
 
@@ -265,7 +265,7 @@ func (s *System) neverRecorded(id string, err error) bool {
 // repeated answers a create whose id is in use: with the sandbox when this is the request that made it.
 func (s *System) repeated(ctx context.Context, e *entry, spec *agboxv1.CreateSpec, requestID string) (View, error) {
 	taken := fmt.Errorf("%w: %s", ErrSandboxIDTaken, e.id)
-	if !sameMark(e.requestID, requestID) || !proto.Equal(e.spec, spec) {
+	if !sameKey(e.requestID, requestID) || !proto.Equal(e.spec, spec) {
 		return View{}, taken
 	}
 	// What became of the first try may not be known: its sandbox answers after it.
@@ -275,16 +275,16 @@ func (s *System) repeated(ctx context.Context, e *entry, spec *agboxv1.CreateSpe
 	return s.Sandbox(e.id)
 }
 
-// sameMark reports whether a request that is marked as a repetition can be one of a request with that mark. One
-// without a mark can be repeated with any.
-func sameMark(first, repetition string) bool {
-	return repetition != "" && (first == "" || first == repetition)
+// sameKey reports whether a request with the idempotency key again can be the one with first. One without a key can be repeated
+// with any.
+func sameKey(first, again string) bool {
+	return again != "" && (first == "" || first == again)
 }
 
 // discard ends an actor whose sandbox never came to be.
 func (s *System) discard(e *entry) {
 	done := make(chan struct{})
-	s.tell(nameSupervisor, &retire{e, done})
+	s.send(nameSupervisor, &retire{e, done})
 	<-done
 	s.registry.remove(e.id)
 	close(e.gone)
@@ -299,7 +299,7 @@ func (s *System) forget(id string) {
 	s.registry.remove(id)
 	close(e.gone)
 	if e.pid != nil {
-		s.tell(nameSupervisor, &retire{e, make(chan struct{})})
+		s.send(nameSupervisor, &retire{e, make(chan struct{})})
 	}
 }
 

@@ -118,7 +118,7 @@ func (s *State) fold(e *event) {
 	}
 }
 
-// serviceAgain has every service told of once more.
+// serviceAgain has the state of every service recorded once more.
 func (s *State) serviceAgain() {
 	for name := range s.Services {
 		s.Services = put(s.Services, name, ServiceAgain)

@@ -100,7 +100,7 @@ func (p Policy) ServicesToStart(s State) (services []*agboxv1.ServiceSpec) {
 		return nil
 	}
 	for _, service := range p.Spec.GetOptionalServices() {
-		if !s.Told(service.Name) {
+		if !s.Known(service.Name) {
 			services = append(services, service)
 		}
 	}

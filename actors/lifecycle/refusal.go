@@ -49,7 +49,7 @@ func NotReady(s State) error {
 func (s State) label() string {
 	name := strings.TrimPrefix(s.Phase.String(), "SANDBOX_STATE_")
 	switch {
-	case s.Stoppable() && (s.Operation == Stopping || s.Operation == Killing):
+	case s.Operation == Stopping || s.Operation == Killing:
 		return name + " and stopping"
 	case s.Operation == Restarting:
 		return name + " and being restarted"

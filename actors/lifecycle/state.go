@@ -119,23 +119,13 @@ func New(sandboxID string, kept *journalv1.State) State {
 	return State{sandboxID, cmp.Or(kept, &journalv1.State{})}
 }
 
-// Told reports whether anything was told of the service since the sandbox was last READY.
-func (s State) Told(service string) bool {
+// Known reports whether the log has anything of the service since the sandbox was last READY.
+func (s State) Known(service string) bool {
 	return s.Services[service] == ServiceReady || s.Services[service] == ServiceFailed
 }
 
 // Ending reports whether the sandbox is deleted, or is being.
 func (s State) Ending() bool { return s.Phase == Deleting || s.Phase == Deleted }
-
-// Made reports whether anything of the sandbox can be in the runtime.
-func (s State) Made() bool {
-	return s.Phase != None && s.Phase != Dormant && s.Phase != Deleted
-}
-
-// Stoppable reports whether the sandbox runs or is to run again by itself.
-func (s State) Stoppable() bool {
-	return s.Up() || s.Phase == Pending && (s.Operation == Restarting || s.Operation == Stopping || s.Operation == Killing)
-}
 
 // Up reports whether the sandbox's containers should exist and run, be it frozen.
 func (s State) Up() bool {
