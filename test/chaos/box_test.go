@@ -31,13 +31,30 @@ func (s *site) accept(id string) *box {
 	return b
 }
 
-// create returns a READY sandbox.
-func (s *site) create(name string) *box {
+// create returns READY sandboxes of these names, which are made at once.
+func (s *site) create(names ...string) []*box {
 	s.Helper()
-	s.made++
-	b := s.accept(fmt.Sprintf("%s-%d", name, s.made))
-	b.await(0, agboxv1.EventType_SANDBOX_READY)
-	return b
+	var all []*box
+	for _, name := range names {
+		s.made++
+		all = append(all, s.accept(fmt.Sprintf("%s-%d", name, s.made)))
+	}
+	for _, b := range all {
+		b.await(0, agboxv1.EventType_SANDBOX_READY)
+	}
+	return all
+}
+
+// remove deletes sandboxes at once.
+func (s *site) remove(all ...*box) {
+	s.Helper()
+	var before []int
+	for _, b := range all {
+		before = append(before, b.ask(checker.Delete))
+	}
+	for i, b := range all {
+		b.await(before[i], agboxv1.EventType_SANDBOX_DELETED)
+	}
 }
 
 // subscribe follows the events after those that are known.

@@ -17,6 +17,7 @@ import (
 // TestEngineRestarts: with live-restore an engine that comes and goes is a pause for what has to do with it, and
 // nothing at all for commands.
 func TestEngineRestarts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, true, false)
 	s.restart(s.engine.Stop)
 	s.restart(s.engine.Kill)
@@ -27,7 +28,8 @@ func TestEngineRestarts(t *testing.T) {
 // restart ends the engine while commands run, asks for everything else meanwhile, and starts it again.
 func (s *site) restart(away func() error) {
 	s.Helper()
-	works, dies, stops, resumes, goes := s.create("works"), s.create("dies"), s.create("stops"), s.create("resumes"), s.create("goes")
+	made := s.create("works", "dies", "stops", "resumes", "goes")
+	works, dies, stops, resumes, goes := made[0], made[1], made[2], made[3], made[4]
 	resumes.do(checker.Stop)
 	during, after, lost := works.start(), works.start(), dies.start()
 	primary, err := s.docker.ContainerInspect(s.ctx, "agbox-primary-"+dies.id)
@@ -67,15 +69,13 @@ func (s *site) restart(away func() error) {
 	works.do(checker.Stop)
 	works.do(checker.Resume)
 	works.run()
-	for _, b := range []*box{works, dies, stops, resumes, late} {
-		b.do(checker.Delete)
-	}
+	s.remove(works, dies, stops, resumes, late)
 }
 
 // startsFirst: without an engine agboxd says so and ends, and what went on meanwhile is known at its next start.
 func (s *site) startsFirst() {
 	s.Helper()
-	b := s.create("first")
+	b := s.create("first")[0]
 	c := b.start()
 	s.must(s.daemon.Stop(s.ctx))
 	s.must(s.engine.Stop())
@@ -104,6 +104,7 @@ func (s *site) startsFirst() {
 // TestEngineStops: without live-restore the containers end with the engine, or when it starts after a kill, and the
 // daemon says what it knows.
 func TestEngineStops(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, false, true)
 	s.stop(s.engine.Stop)
 	s.stop(s.engine.Kill)
@@ -112,7 +113,8 @@ func TestEngineStops(t *testing.T) {
 
 func (s *site) stop(away func() error) {
 	s.Helper()
-	runs, rests := s.create("runs"), s.create("rests")
+	made := s.create("runs", "rests")
+	runs, rests := made[0], made[1]
 	rests.do(checker.Stop)
 	known, running := runs.run(), runs.start()
 	comes, on := s.held("comes-" + runs.id)
@@ -146,9 +148,7 @@ func (s *site) stop(away func() error) {
 	}
 	rests.do(checker.Resume)
 	rests.run()
-	for _, b := range []*box{runs, rests, comes} {
-		b.do(checker.Delete)
-	}
+	s.remove(runs, rests, comes)
 }
 
 // held returns a sandbox whose creation was accepted and has not reached the engine. After on it goes on.

@@ -50,7 +50,7 @@ func newSite(t *testing.T, liveRestore, proxied bool) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	s := &site{T: t, ctx: ctx, record: checker.NewRecord(), gate: filepath.Join(dir, "gate")}
 	t.Cleanup(func() {
 		cancel()
