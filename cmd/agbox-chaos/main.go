@@ -67,7 +67,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	if config.Agboxd != "" {
 		config.Agboxd, err = filepath.Abs(config.Agboxd)
 	} else {
-		config.Agboxd, err = chaos.Build(ctx)
+		config.Agboxd, err = chaos.Build()
 	}
 	if err != nil {
 		return err

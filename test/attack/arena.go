@@ -11,11 +11,8 @@ import (
 	"sync"
 	"time"
 
-	dockerclient "github.com/docker/docker/client"
-
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/test/chaos"
-	"github.com/agbox-dev/agbox/test/chaos/checker"
 	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
@@ -25,14 +22,10 @@ const patience = 15 * time.Second
 
 // arena is a daemon with victims and attackers.
 type arena struct {
+	*chaos.Stage
 	config  config
 	prefix  string
-	image   string
 	program string // of package inside, on this host
-	daemon  *chaos.Daemon
-	engine  *dockerclient.Client
-	client  *sdk.Client
-	checker *checker.Checker
 
 	mu       sync.Mutex
 	made     int
@@ -43,45 +36,13 @@ type arena struct {
 
 func newArena(ctx context.Context, c config) (_ *arena, err error) {
 	a := &arena{config: c, prefix: fmt.Sprintf("attack%d", os.Getpid())}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.close())
-		}
-	}()
-	if a.engine, err = dockertest.Connect(ctx); err != nil {
-		return nil, fmt.Errorf("no Docker engine: %w; run make engine", err)
-	}
-	if a.image, err = dockertest.EnsureImage(ctx, a.engine, dockertest.Busybox); err != nil {
-		return nil, err
-	}
 	if a.program, err = dockertest.Program("inside", "./test/attack/inside"); err != nil {
 		return nil, err
 	}
-	if a.daemon, err = chaos.NewDaemon(c.agboxd, c.dir, a.engine.DaemonHost()); err != nil {
+	if a.Stage, err = chaos.NewStage(ctx, c.agboxd, c.dir); err != nil {
 		return nil, err
 	}
-	if a.client, err = sdk.New(sdk.WithSocket(a.daemon.Socket())); err != nil {
-		return nil, err
-	}
-	a.checker = checker.New(checker.NewRecord(), a.client.Raw(), a.engine, a.daemon.Data())
 	return a, nil
-}
-
-func (a *arena) close() error {
-	var errs []error
-	if a.daemon != nil {
-		a.daemon.Kill()
-	}
-	if a.checker != nil {
-		errs = append(errs, a.checker.Sweep(context.Background()))
-	}
-	if a.client != nil {
-		errs = append(errs, a.client.Close())
-	}
-	if a.engine != nil {
-		errs = append(errs, a.engine.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // problem notes that something is not as it must be, with what was attacked at that time.
@@ -128,7 +89,7 @@ func (a *arena) prepared(name string, spec sdk.Spec, prepare func(*box, *sdk.Spe
 	if err := errors.Join(os.MkdirAll(b.shared, 0o777), os.Chmod(b.shared, 0o777)); err != nil {
 		return nil, err
 	}
-	b.spec.Image = a.image
+	b.spec.Image = a.Image
 	b.spec.Mounts = []sdk.Mount{{Source: a.program, Target: "/inside"}, {Source: b.shared, Target: "/shared", Writable: true}}
 	if prepare == nil {
 		return b, nil
@@ -140,7 +101,7 @@ func (a *arena) prepared(name string, spec sdk.Spec, prepare func(*box, *sdk.Spe
 func (b *box) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	defer cancel()
-	_, err := b.client.CreateSandbox(ctx, b.spec, sdk.WithSandboxID(b.id))
+	_, err := b.SDK.CreateSandbox(ctx, b.spec, sdk.WithSandboxID(b.id))
 	return err
 }
 
@@ -148,10 +109,10 @@ func (b *box) start(ctx context.Context) error {
 func (b *box) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*patience)
 	defer cancel()
-	if err := b.client.Delete(ctx, b.id); err != nil && !errors.Is(err, sdk.ErrSandboxNotFound) {
+	if err := b.SDK.Delete(ctx, b.id); err != nil && !errors.Is(err, sdk.ErrSandboxNotFound) {
 		return fmt.Errorf("it cannot be deleted: %w", err)
 	}
-	left, err := dockertest.Objects(ctx, b.engine, b.id)
+	left, err := dockertest.Objects(ctx, b.Engine, b.id)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 func TestLongAttacks(t *testing.T) {
 	engine := dockertest.Engine(t)
 	dockertest.TinyImage(t, engine, dockertest.Busybox)
-	if _, err := chaos.Built(t.Context()); err != nil {
+	if _, err := chaos.Built(); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(t.Context(), config{duration: time.Second, victims: 2, players: 4, out: t.Output()}); err != nil {

@@ -18,7 +18,7 @@ func (b *box) primary() string { return "agbox-primary-" + b.id }
 // run runs a command to its end, which must come in time.
 func (b *box) run(ctx context.Context, command []string, opts ...sdk.ExecOption) (result sdk.RunResult, err error) {
 	err = within(ctx, patience, strings.Join(command, " "), func(ctx context.Context) (err error) {
-		result, err = b.client.Run(ctx, b.id, command, opts...)
+		result, err = b.SDK.Run(ctx, b.id, command, opts...)
 		return err
 	})
 	return result, err
@@ -48,11 +48,11 @@ func (b *box) works(ctx context.Context) error {
 // hold starts a command and returns once it has said "held".
 func (b *box) hold(ctx context.Context, command []string, opts ...sdk.ExecOption) (exec sdk.Exec, err error) {
 	err = within(ctx, patience, strings.Join(command, " "), func(ctx context.Context) error {
-		exec, err = b.client.CreateExec(ctx, b.id, command, opts...)
+		exec, err = b.SDK.CreateExec(ctx, b.id, command, opts...)
 		if err != nil {
 			return err
 		}
-		log := b.client.ReadLog(ctx, exec.ID, sdk.WithFollow())
+		log := b.SDK.ReadLog(ctx, exec.ID, sdk.WithFollow())
 		defer log.Close()
 		for lines := bufio.NewReader(log); ; {
 			line, err := lines.ReadString('\n')
@@ -60,7 +60,7 @@ func (b *box) hold(ctx context.Context, command []string, opts ...sdk.ExecOption
 				return nil
 			}
 			if errors.Is(err, io.EOF) {
-				stderr, _ := io.ReadAll(b.client.ReadLog(ctx, exec.ID, sdk.WithStderr()))
+				stderr, _ := io.ReadAll(b.SDK.ReadLog(ctx, exec.ID, sdk.WithStderr()))
 				return fmt.Errorf("it ended before it held anything: %.300s", stderr)
 			}
 			if err != nil {
@@ -73,7 +73,7 @@ func (b *box) hold(ctx context.Context, command []string, opts ...sdk.ExecOption
 
 func (b *box) cancel(ctx context.Context, exec sdk.Exec) error {
 	return within(ctx, patience, "cancel", func(ctx context.Context) error {
-		err := b.client.CancelExec(ctx, exec.ID)
+		err := b.SDK.CancelExec(ctx, exec.ID)
 		if errors.Is(err, sdk.ErrExecAlreadyTerminal) {
 			return nil
 		}
@@ -85,7 +85,7 @@ func (b *box) cancel(ctx context.Context, exec sdk.Exec) error {
 func (b *box) alone(ctx context.Context) error {
 	var left [][]string
 	for over := time.Now().Add(5 * time.Second); time.Now().Before(over); time.Sleep(100 * time.Millisecond) {
-		top, err := b.engine.ContainerTop(ctx, b.primary(), nil)
+		top, err := b.Engine.ContainerTop(ctx, b.primary(), nil)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (b *box) alone(ctx context.Context) error {
 // fails waits until the sandbox is FAILED with one of the codes.
 func (b *box) fails(ctx context.Context, codes ...string) error {
 	return within(ctx, 2*patience, "wait for FAILED", func(ctx context.Context) error {
-		found, reached, err := b.client.WaitSandbox(ctx, b.id, 0, sdk.StateFailed)
+		found, reached, err := b.SDK.WaitSandbox(ctx, b.id, 0, sdk.StateFailed)
 		if err != nil {
 			return err
 		}

@@ -22,15 +22,15 @@ func (a *arena) goroutines(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := syscall.Kill(a.daemon.Pid(), syscall.SIGQUIT); err != nil {
+	if err := syscall.Kill(a.Daemon.Pid(), syscall.SIGQUIT); err != nil {
 		return 0, err
 	}
 	select {
-	case <-a.daemon.Ended():
+	case <-a.Daemon.Ended():
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	a.daemon.Kill() // it has ended: Start may be called
+	a.Daemon.Kill() // it has ended: Start may be called
 	said, err := a.logSince(from)
 	return len(goroutine.FindAll(said, -1)), err
 }
@@ -46,7 +46,7 @@ func (a *arena) clear(ctx context.Context, victims []*victim, before use, gorout
 	if err := deleting.Wait(); err != nil {
 		a.problem("a victim: %v", err)
 	}
-	listed, err := a.client.ListSandboxes(ctx, listAll)
+	listed, err := a.SDK.ListSandboxes(ctx, listAll)
 	if err != nil {
 		return after, 0, err
 	}
@@ -55,7 +55,7 @@ func (a *arena) clear(ctx context.Context, victims []*victim, before use, gorout
 	}
 	// What was under way ends in its own time: retries, and connections that nobody uses.
 	for over := time.Now().Add(patience); ; pause(ctx, 200*time.Millisecond) {
-		if after, err = usage(a.daemon.Pid()); err != nil {
+		if after, err = usage(a.Daemon.Pid()); err != nil {
 			return after, 0, err
 		}
 		if after.descriptors <= before.descriptors+fewMore || time.Now().After(over) {
@@ -69,15 +69,15 @@ func (a *arena) clear(ctx context.Context, victims []*victim, before use, gorout
 		return after, 0, err
 	}
 	if goroutinesAfter > goroutinesBefore+2*fewMore {
-		a.problem("the daemon ran %d goroutines, and %d at the beginning; %s has them", goroutinesAfter, goroutinesBefore, a.daemon.Log())
+		a.problem("the daemon ran %d goroutines, and %d at the beginning; %s has them", goroutinesAfter, goroutinesBefore, a.Daemon.Log())
 	}
-	if err := a.daemon.Start(ctx); err != nil {
+	if err := a.Daemon.Start(ctx); err != nil {
 		return after, goroutinesAfter, err
 	}
-	if err := a.checker.Gone(ctx, a.ids); err != nil {
+	if err := a.Checker.Gone(ctx, a.ids); err != nil {
 		return after, goroutinesAfter, err
 	}
-	for _, v := range a.checker.Report().Violations() {
+	for _, v := range a.Checker.Report().Violations() {
 		a.problem("%v", v)
 	}
 	return after, goroutinesAfter, errors.Join(a.stop(ctx), a.nothing())
@@ -88,10 +88,10 @@ const fewMore = 10
 
 // nothing checks that a daemon that has ended has no packet rules and no socket any more.
 func (a *arena) nothing() error {
-	if _, err := os.Stat(a.daemon.Socket()); err == nil {
+	if _, err := os.Stat(a.Daemon.Socket()); err == nil {
 		a.problem("the API socket is left")
 	}
-	instance, err := os.ReadFile(filepath.Join(a.daemon.Data(), "instance"))
+	instance, err := os.ReadFile(filepath.Join(a.Daemon.Data(), "instance"))
 	if err != nil {
 		return err
 	}

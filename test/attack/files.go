@@ -19,9 +19,9 @@ var fileAttacks = []*attack{
 			return err
 		}
 		err := within(ctx, 2*patience, "snapshot", func(ctx context.Context) error {
-			made, err := b.client.Snapshot(ctx, b.id, sdk.SnapshotRequest{})
+			made, err := b.SDK.Snapshot(ctx, b.id, sdk.SnapshotRequest{})
 			if err == nil {
-				err = errors.Join(errMade, b.client.DeleteSnapshot(ctx, made.ID))
+				err = errors.Join(errMade, b.SDK.DeleteSnapshot(ctx, made.ID))
 			}
 			return err
 		})
@@ -84,9 +84,9 @@ var fileAttacks = []*attack{
 			return err
 		}
 		err = within(ctx, 2*patience, "snapshot", func(ctx context.Context) error {
-			made, err := b.client.Snapshot(ctx, b.id, sdk.SnapshotRequest{})
+			made, err := b.SDK.Snapshot(ctx, b.id, sdk.SnapshotRequest{})
 			if err == nil {
-				err = b.client.DeleteSnapshot(ctx, made.ID)
+				err = b.SDK.DeleteSnapshot(ctx, made.ID)
 			}
 			return err
 		})
@@ -127,13 +127,13 @@ func (b *box) put(ctx context.Context, all []tar.Header) error {
 		w.CloseWithError(packed.Close())
 	}()
 	defer r.Close()
-	_, err := b.client.UploadTar(ctx, b.id, "/tmp/up", r)
+	_, err := b.SDK.UploadTar(ctx, b.id, "/tmp/up", r)
 	return err
 }
 
 // take reads all of a download.
 func (b *box) take(ctx context.Context, path string, seen func(*tar.Header)) error {
-	stream, err := b.client.DownloadTar(ctx, b.id, path)
+	stream, err := b.SDK.DownloadTar(ctx, b.id, path)
 	if err != nil {
 		return err
 	}

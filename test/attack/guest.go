@@ -18,7 +18,7 @@ var guestAttacks = []*attack{
 		if _, err := b.hold(ctx, []string{"/inside", "lease", "/shared/held"}); err != nil {
 			return err
 		}
-		stuck, err := b.client.CreateExec(ctx, b.id, []string{"/shared/held"}, sdk.WithTimeout(time.Second))
+		stuck, err := b.SDK.CreateExec(ctx, b.id, []string{"/shared/held"}, sdk.WithTimeout(time.Second))
 		if err != nil {
 			return err
 		}
@@ -28,7 +28,7 @@ var guestAttacks = []*attack{
 			}
 		}
 		return within(ctx, patience, "the end of what cannot be opened", func(ctx context.Context) error {
-			_, err := b.client.WaitExec(ctx, stuck)
+			_, err := b.SDK.WaitExec(ctx, stuck)
 			return errors.Join(ended(err), ctx.Err())
 		})
 	}},
@@ -39,7 +39,7 @@ var guestAttacks = []*attack{
 		taken := filepath.Join(b.config.dir, b.id)
 		defer os.RemoveAll(taken)
 		if err := ended(within(ctx, patience, "download", func(ctx context.Context) error {
-			return b.client.Download(ctx, b.id, "/shared/held", taken)
+			return b.SDK.Download(ctx, b.id, "/shared/held", taken)
 		})); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ printf '#!/bin/sh\ntouch /ran\n' >/new/init; chmod 755 /new/init; mv /new/init /
 		if err := ended(err); err != nil {
 			return err
 		}
-		if _, err := b.client.StatFile(ctx, b.id, "/etc/passwd"); err != nil {
+		if _, err := b.SDK.StatFile(ctx, b.id, "/etc/passwd"); err != nil {
 			return err
 		}
 		if err := b.works(ctx); err != nil {
@@ -90,7 +90,7 @@ printf '#!/bin/sh\ntouch /ran\n' >/new/init; chmod 755 /new/init; mv /new/init /
 		return b.works(ctx)
 	}},
 	{point: "B12", name: "a flood of connections to PID 1's socket", play: func(ctx context.Context, b *box) error {
-		flooding, err := b.client.CreateExec(ctx, b.id, []string{"/inside", "connect", "/.agbox/run/s", "3000"}, sdk.WithUser("0"), sdk.WithTimeout(3*time.Second))
+		flooding, err := b.SDK.CreateExec(ctx, b.id, []string{"/inside", "connect", "/.agbox/run/s", "3000"}, sdk.WithUser("0"), sdk.WithTimeout(3*time.Second))
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ printf '#!/bin/sh\ntouch /ran\n' >/new/init; chmod 755 /new/init; mv /new/init /
 			}
 		}
 		return ended(within(ctx, patience, "the end of the flood", func(ctx context.Context) error {
-			_, err := b.client.WaitExec(ctx, flooding)
+			_, err := b.SDK.WaitExec(ctx, flooding)
 			return err
 		}))
 	}},
@@ -110,7 +110,7 @@ printf '#!/bin/sh\ntouch /ran\n' >/new/init; chmod 755 /new/init; mv /new/init /
 		}
 		for what, do := range map[string]func(context.Context) error{
 			"pause": func(ctx context.Context) error {
-				return errors.Join(b.client.Pause(ctx, b.id), b.client.Unpause(ctx, b.id))
+				return errors.Join(b.SDK.Pause(ctx, b.id), b.SDK.Unpause(ctx, b.id))
 			},
 			"exec": b.works,
 		} {
@@ -118,10 +118,10 @@ printf '#!/bin/sh\ntouch /ran\n' >/new/init; chmod 755 /new/init; mv /new/init /
 				return err
 			}
 		}
-		if err := within(ctx, 2*patience, "stop", func(ctx context.Context) error { return b.client.Stop(ctx, b.id) }); err != nil {
+		if err := within(ctx, 2*patience, "stop", func(ctx context.Context) error { return b.SDK.Stop(ctx, b.id) }); err != nil {
 			return err
 		}
-		if err := within(ctx, 2*patience, "resume", func(ctx context.Context) error { return b.client.Resume(ctx, b.id) }); err != nil {
+		if err := within(ctx, 2*patience, "resume", func(ctx context.Context) error { return b.SDK.Resume(ctx, b.id) }); err != nil {
 			return err
 		}
 		return b.works(ctx)
@@ -141,7 +141,7 @@ printf '#!/bin/sh\ntouch /ran\n' >/new/init; chmod 755 /new/init; mv /new/init /
 			"a large directory":           {[]string{"true"}, []sdk.ExecOption{sdk.WithCwd("/" + large)}},
 		} {
 			err := within(ctx, patience, what, func(ctx context.Context) error {
-				_, err := b.client.Run(ctx, b.id, exec.command, append(exec.opts, sdk.WithTimeout(5*time.Second))...)
+				_, err := b.SDK.Run(ctx, b.id, exec.command, append(exec.opts, sdk.WithTimeout(5*time.Second))...)
 				return err
 			})
 			if err == nil {
@@ -156,11 +156,11 @@ printf '#!/bin/sh\ntouch /ran\n' >/new/init; chmod 755 /new/init; mv /new/init /
 		}
 		events := 0
 		if err := within(ctx, patience, "read the events", func(ctx context.Context) error {
-			found, err := b.client.GetSandbox(ctx, b.id)
+			found, err := b.SDK.GetSandbox(ctx, b.id)
 			if err != nil {
 				return err
 			}
-			for event, err := range b.client.Subscribe(ctx, b.id) {
+			for event, err := range b.SDK.Subscribe(ctx, b.id) {
 				if err != nil {
 					return err
 				}

@@ -59,7 +59,7 @@ var errProblems = errors.New("something was not as it must be")
 
 func run(ctx context.Context, c config) (err error) {
 	if c.agboxd == "" {
-		c.agboxd, err = chaos.Built(ctx)
+		c.agboxd, err = chaos.Built()
 	} else {
 		c.agboxd, err = filepath.Abs(c.agboxd)
 	}
@@ -84,7 +84,7 @@ func run(ctx context.Context, c config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.close()) }()
+	defer func() { err = errors.Join(err, a.Close()) }()
 	if err := a.play(ctx); err != nil {
 		return err
 	}
@@ -106,17 +106,17 @@ func (a *arena) play(ctx context.Context) error {
 	}
 	all = slices.DeleteFunc(all, func(k *attack) bool { return !only.MatchString(k.name) })
 
-	if err := a.daemon.Start(ctx); err != nil {
+	if err := a.Daemon.Start(ctx); err != nil {
 		return err
 	}
 	goroutinesBefore, err := a.goroutines(ctx)
 	if err != nil {
 		return err
 	}
-	if err := a.daemon.Start(ctx); err != nil {
+	if err := a.Daemon.Start(ctx); err != nil {
 		return err
 	}
-	before, err := usage(a.daemon.Pid())
+	before, err := usage(a.Daemon.Pid())
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (a *arena) play(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	storm, err := usage(a.daemon.Pid())
+	storm, err := usage(a.Daemon.Pid())
 	if err != nil {
 		return err
 	}

@@ -15,15 +15,15 @@ import (
 
 // operatorFaults are an operator's, played once when the storm is over, in this order.
 func (a *arena) operatorFaults(ctx context.Context, victims []*victim) []*attack {
-	database := a.daemon.Database()
+	database := a.Daemon.Database()
 	faults := []*attack{
 		{point: "B1", name: "the API socket deleted", play: func(ctx context.Context, _ *box) error {
-			if err := os.Remove(a.daemon.Socket()); err != nil {
+			if err := os.Remove(a.Daemon.Socket()); err != nil {
 				return err
 			}
 			return within(ctx, patience, "a socket that is made again", func(ctx context.Context) error {
 				for ctx.Err() == nil {
-					client, err := sdk.New(sdk.WithSocket(a.daemon.Socket()))
+					client, err := sdk.New(sdk.WithSocket(a.Daemon.Socket()))
 					if err != nil {
 						return err
 					}
@@ -54,7 +54,7 @@ func (a *arena) operatorFaults(ctx context.Context, victims []*victim) []*attack
 			if err := os.Rename(database+".away", database); err != nil {
 				return err
 			}
-			if err := within(ctx, 2*patience, "start", func(ctx context.Context) error { return a.daemon.Start(ctx) }); err != nil {
+			if err := within(ctx, 2*patience, "start", func(ctx context.Context) error { return a.Daemon.Start(ctx) }); err != nil {
 				return err
 			}
 			for _, v := range victims {
@@ -78,7 +78,7 @@ func (a *arena) operatorFaults(ctx context.Context, victims []*victim) []*attack
 
 // stop ends the daemon as a signal does.
 func (a *arena) stop(ctx context.Context) error {
-	return within(ctx, patience, "stop the daemon", a.daemon.Stop)
+	return within(ctx, patience, "stop the daemon", a.Daemon.Stop)
 }
 
 // refuses checks that the daemon does not start, and offers the choices that there are.
@@ -87,7 +87,7 @@ func (a *arena) refuses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = within(ctx, 2*patience, "a start that is refused", func(ctx context.Context) error { return a.daemon.Start(ctx) })
+	err = within(ctx, 2*patience, "a start that is refused", func(ctx context.Context) error { return a.Daemon.Start(ctx) })
 	if err == nil {
 		return errors.Join(errors.New("the daemon starts"), a.stop(ctx))
 	}
@@ -107,7 +107,7 @@ func (a *arena) refuses(ctx context.Context) error {
 }
 
 func (a *arena) logSize() (int64, error) {
-	info, err := os.Stat(a.daemon.Log())
+	info, err := os.Stat(a.Daemon.Log())
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	} else if err != nil {
@@ -117,7 +117,7 @@ func (a *arena) logSize() (int64, error) {
 }
 
 func (a *arena) logSince(from int64) ([]byte, error) {
-	log, err := os.Open(a.daemon.Log())
+	log, err := os.Open(a.Daemon.Log())
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ var linkAttacks = []*attack{
 		}
 		if err := b.blind(func() error {
 			now := 0
-			return b.engine.ContainerRestart(ctx, b.primary(), container.StopOptions{Timeout: &now})
+			return b.Engine.ContainerRestart(ctx, b.primary(), container.StopOptions{Timeout: &now})
 		}); err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ var linkAttacks = []*attack{
 			return err
 		}
 		if err := ended(within(ctx, patience, "the end of its exec", func(ctx context.Context) error {
-			_, err := b.client.WaitExec(ctx, exec)
+			_, err := b.SDK.WaitExec(ctx, exec)
 			return err
 		})); err != nil {
 			return err
@@ -42,13 +42,13 @@ var linkAttacks = []*attack{
 		return nil
 	}},
 	{point: "B12", name: "docker network disconnect", play: func(ctx context.Context, b *box) error {
-		if err := b.engine.NetworkDisconnect(ctx, "agbox-net-"+b.id, b.primary(), true); err != nil {
+		if err := b.Engine.NetworkDisconnect(ctx, "agbox-net-"+b.id, b.primary(), true); err != nil {
 			return err
 		}
 		return b.fails(ctx, "NETWORK_LOST")
 	}},
 	{point: "B12", name: "docker rename", play: func(ctx context.Context, b *box) error {
-		if err := b.engine.ContainerRename(ctx, b.primary(), "renamed-"+b.id); err != nil {
+		if err := b.Engine.ContainerRename(ctx, b.primary(), "renamed-"+b.id); err != nil {
 			return err
 		}
 		if err := b.works(ctx); err != nil {
@@ -56,10 +56,10 @@ var linkAttacks = []*attack{
 		}
 		for what, do := range map[string]func(ctx context.Context) error{
 			"stop and resume": func(ctx context.Context) error {
-				return errors.Join(b.client.Stop(ctx, b.id), b.client.Resume(ctx, b.id))
+				return errors.Join(b.SDK.Stop(ctx, b.id), b.SDK.Resume(ctx, b.id))
 			},
 			"pause": func(ctx context.Context) error {
-				return errors.Join(b.client.Pause(ctx, b.id), b.client.Unpause(ctx, b.id))
+				return errors.Join(b.SDK.Pause(ctx, b.id), b.SDK.Unpause(ctx, b.id))
 			},
 		} {
 			if err := within(ctx, 2*patience, what, do); err != nil {
@@ -75,7 +75,7 @@ var linkAttacks = []*attack{
 
 // blind does something while the daemon is stopped.
 func (b *box) blind(do func() error) error {
-	pid := b.daemon.Pid()
+	pid := b.Daemon.Pid()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (b *box) gone(ctx context.Context, name string) error {
 	if err := b.remove(ctx); err != nil {
 		return err
 	}
-	if _, err := b.engine.ContainerInspect(ctx, name); err == nil {
+	if _, err := b.Engine.ContainerInspect(ctx, name); err == nil {
 		return fmt.Errorf("container %s is left", name)
 	}
 	return nil
@@ -98,29 +98,29 @@ func (b *box) gone(ctx context.Context, name string) error {
 var engineAttacks = []*attack{
 	{point: "B7", name: "another's container of a committed image", play: func(ctx context.Context, b *box) (err error) {
 		ref := "agbox-test/attack:" + b.id
-		if _, err := b.engine.ContainerCommit(ctx, b.primary(), container.CommitOptions{Reference: ref}); err != nil {
+		if _, err := b.Engine.ContainerCommit(ctx, b.primary(), container.CommitOptions{Reference: ref}); err != nil {
 			return err
 		}
-		made, err := b.engine.ContainerCreate(ctx, &container.Config{Image: ref, Entrypoint: []string{"sleep", "600"}}, nil, nil, nil, "others-"+b.id)
+		made, err := b.Engine.ContainerCreate(ctx, &container.Config{Image: ref, Entrypoint: []string{"sleep", "600"}}, nil, nil, nil, "others-"+b.id)
 		if err == nil {
-			err = b.engine.ContainerStart(ctx, made.ID, container.StartOptions{})
+			err = b.Engine.ContainerStart(ctx, made.ID, container.StartOptions{})
 		}
 		defer func() {
-			_, imageErr := b.engine.ImageRemove(context.WithoutCancel(ctx), ref, image.RemoveOptions{Force: true})
+			_, imageErr := b.Engine.ImageRemove(context.WithoutCancel(ctx), ref, image.RemoveOptions{Force: true})
 			err = errors.Join(err, imageErr)
 		}()
 		if made.ID != "" {
 			defer func() {
-				err = errors.Join(err, b.engine.ContainerRemove(context.WithoutCancel(ctx), made.ID, container.RemoveOptions{Force: true}))
+				err = errors.Join(err, b.Engine.ContainerRemove(context.WithoutCancel(ctx), made.ID, container.RemoveOptions{Force: true}))
 			}()
 		}
 		if err != nil {
 			return err
 		}
-		if err := within(ctx, 2*patience, "delete", func(ctx context.Context) error { return b.client.Delete(ctx, b.id) }); err != nil {
+		if err := within(ctx, 2*patience, "delete", func(ctx context.Context) error { return b.SDK.Delete(ctx, b.id) }); err != nil {
 			return err
 		}
-		found, err := b.engine.ContainerInspect(ctx, made.ID)
+		found, err := b.Engine.ContainerInspect(ctx, made.ID)
 		if err != nil || !found.State.Running {
 			return fmt.Errorf("somebody else's container does not run any more: %w", err)
 		}
@@ -134,13 +134,13 @@ var engineAttacks = []*attack{
 		if err := b.script(ctx, "cd /shared && mv data away && ln -s / data"); err != nil {
 			return err
 		}
-		if err := within(ctx, 2*patience, "stop", func(ctx context.Context) error { return b.client.Stop(ctx, b.id) }); err != nil {
+		if err := within(ctx, 2*patience, "stop", func(ctx context.Context) error { return b.SDK.Stop(ctx, b.id) }); err != nil {
 			return err
 		}
 		taken := filepath.Join(b.config.dir, b.id)
 		defer os.RemoveAll(taken)
 		err := within(ctx, patience, "download", func(ctx context.Context) error {
-			return b.client.Download(ctx, b.id, "/data/etc/hostname", taken)
+			return b.SDK.Download(ctx, b.id, "/data/etc/hostname", taken)
 		})
 		if err == nil {
 			return errors.New("a file of the host came out")
@@ -148,7 +148,7 @@ var engineAttacks = []*attack{
 		if err := ended(err); err != nil {
 			return err
 		}
-		err = within(ctx, 2*patience, "resume", func(ctx context.Context) error { return b.client.Resume(ctx, b.id) })
+		err = within(ctx, 2*patience, "resume", func(ctx context.Context) error { return b.SDK.Resume(ctx, b.id) })
 		if err == nil {
 			return errors.New("the sandbox has the host's root at /data")
 		}

@@ -69,7 +69,7 @@ var processAttacks = []*attack{
 			return err
 		}
 		if err := ended(within(ctx, patience, "the end of the bomb", func(ctx context.Context) error {
-			_, err := b.client.WaitExec(ctx, exec)
+			_, err := b.SDK.WaitExec(ctx, exec)
 			return err
 		})); err != nil {
 			return err
@@ -109,20 +109,20 @@ var processAttacks = []*attack{
 	{point: "B10", name: "death while somebody waits", play: func(ctx context.Context, b *box) error {
 		var waits errgroup.Group
 		for what, wait := range map[string]func(context.Context) error{
-			"pause": func(ctx context.Context) error { return b.client.Pause(ctx, b.id) },
+			"pause": func(ctx context.Context) error { return b.SDK.Pause(ctx, b.id) },
 			"exec": func(ctx context.Context) error {
-				_, err := b.client.Run(ctx, b.id, []string{"sleep", "600"})
+				_, err := b.SDK.Run(ctx, b.id, []string{"sleep", "600"})
 				return err
 			},
 			"stop": func(ctx context.Context) error {
-				_, _, err := b.client.WaitSandbox(ctx, b.id, 0, sdk.StateStopped)
+				_, _, err := b.SDK.WaitSandbox(ctx, b.id, 0, sdk.StateStopped)
 				return err
 			},
 		} {
 			waits.Go(func() error { return ended(within(ctx, 2*patience, what+", which can no longer come", wait)) })
 		}
 		pause(ctx, 20*time.Millisecond)
-		if err := b.engine.ContainerKill(ctx, b.primary(), "KILL"); err != nil {
+		if err := b.Engine.ContainerKill(ctx, b.primary(), "KILL"); err != nil {
 			return err
 		}
 		return errors.Join(b.fails(ctx, "CONTAINER_NOT_RUNNING"), waits.Wait())

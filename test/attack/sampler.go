@@ -58,7 +58,7 @@ func (a *arena) sample(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if u, err := usage(a.daemon.Pid()); err == nil && u.highest > mostMemory && !told {
+		if u, err := usage(a.Daemon.Pid()); err == nil && u.highest > mostMemory && !told {
 			told = true
 			a.problem("the daemon holds %d bytes, and held up to %d", u.resident, u.highest)
 		}

@@ -27,7 +27,7 @@ var streamAttacks = []*attack{
 		// Two at once would take all the calls that there are for clients, from the victims too: that is how it is bounded.
 		unread.Lock()
 		defer unread.Unlock()
-		client, err := raw.Dial(raw.WithSocket(b.daemon.Socket()))
+		client, err := raw.Dial(raw.WithSocket(b.Daemon.Socket()))
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ var streamAttacks = []*attack{
 		const most = 32 << 20
 		var all []sdk.Exec
 		for range 3 {
-			exec, err := b.client.CreateExec(ctx, b.id, []string{"sh", "-c", "exec cat /dev/zero"}, sdk.WithTimeout(1500*time.Millisecond), sdk.WithMaxLog(most))
+			exec, err := b.SDK.CreateExec(ctx, b.id, []string{"sh", "-c", "exec cat /dev/zero"}, sdk.WithTimeout(1500*time.Millisecond), sdk.WithMaxLog(most))
 			if err != nil {
 				return err
 			}
@@ -65,7 +65,7 @@ var streamAttacks = []*attack{
 		}
 		for _, exec := range all {
 			if err := ended(within(ctx, patience, "the end of endless output", func(ctx context.Context) error {
-				_, err := b.client.WaitExec(ctx, exec)
+				_, err := b.SDK.WaitExec(ctx, exec)
 				return err
 			})); err != nil {
 				return err
@@ -82,7 +82,7 @@ var streamAttacks = []*attack{
 		}
 		seen := map[string]int{}
 		err := within(ctx, patience, "watch", func(ctx context.Context) error {
-			for event, err := range b.client.WatchFiles(ctx, b.id, "/", true) {
+			for event, err := range b.SDK.WatchFiles(ctx, b.id, "/", true) {
 				if err != nil {
 					return err
 				}

@@ -43,7 +43,7 @@ func (a *arena) newVictim(ctx context.Context, n int) (*victim, error) {
 		return nil, fmt.Errorf("victim %d: %w", n, err)
 	}
 	v := &victim{box: b}
-	v.ticker, err = a.client.CreateExec(ctx, b.id, []string{"sh", "-c", `i=0; while :; do i=$((i+1)); echo $i; sleep 0.1; done`})
+	v.ticker, err = a.SDK.CreateExec(ctx, b.id, []string{"sh", "-c", `i=0; while :; do i=$((i+1)); echo $i; sleep 0.1; done`})
 	return v, err
 }
 
@@ -91,7 +91,7 @@ func (v *victim) took(d time.Duration) {
 func (v *victim) exec(ctx context.Context) error {
 	v.counter++
 	code := v.counter % 100
-	result, err := v.client.Run(ctx, v.id, []string{"sh", "-c",
+	result, err := v.SDK.Run(ctx, v.id, []string{"sh", "-c",
 		fmt.Sprintf(`n=$(cat count 2>/dev/null || echo 0); n=$((n+1)); echo $n >count; echo $n; seq 1 300; echo wrong $n >&2; exit %d`, code)})
 	if err != nil {
 		return err
@@ -109,12 +109,12 @@ func (v *victim) exec(ctx context.Context) error {
 
 // input is given back by cat, in pieces.
 func (v *victim) input(ctx context.Context) error {
-	exec, err := v.client.CreateExec(ctx, v.id, []string{"sh", "-c", "cat; exit 9"}, sdk.WithStdin())
+	exec, err := v.SDK.CreateExec(ctx, v.id, []string{"sh", "-c", "cat; exit 9"}, sdk.WithStdin())
 	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
-	attached, err := v.client.AttachExec(ctx, exec.ID, sdk.WithOutput(&out, io.Discard), sdk.WithOutputFrom(0, 0))
+	attached, err := v.SDK.AttachExec(ctx, exec.ID, sdk.WithOutput(&out, io.Discard), sdk.WithOutputFrom(0, 0))
 	if err != nil {
 		return err
 	}
@@ -141,12 +141,12 @@ func (v *victim) input(ctx context.Context) error {
 
 // terminal is read from and written to.
 func (v *victim) terminal(ctx context.Context) error {
-	exec, err := v.client.CreateExec(ctx, v.id, []string{"sh", "-c", `test -t 0 && stty size && read x && echo "got:$x"; exit 5`}, sdk.WithTerminal(33, 77))
+	exec, err := v.SDK.CreateExec(ctx, v.id, []string{"sh", "-c", `test -t 0 && stty size && read x && echo "got:$x"; exit 5`}, sdk.WithTerminal(33, 77))
 	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
-	attached, err := v.client.AttachExec(ctx, exec.ID, sdk.WithOutput(&out, io.Discard), sdk.WithOutputFrom(0, 0))
+	attached, err := v.SDK.AttachExec(ctx, exec.ID, sdk.WithOutput(&out, io.Discard), sdk.WithOutputFrom(0, 0))
 	if err != nil {
 		return err
 	}
@@ -177,18 +177,18 @@ func (v *victim) files(ctx context.Context) error {
 	if err := os.WriteFile(in, content, 0o640); err != nil {
 		return err
 	}
-	if _, err := v.client.Upload(ctx, v.id, in, "/workspace/file"); err != nil {
+	if _, err := v.SDK.Upload(ctx, v.id, in, "/workspace/file"); err != nil {
 		return fmt.Errorf("upload: %w", err)
 	}
 	sum := sha256.Sum256(content)
-	result, err := v.client.Run(ctx, v.id, []string{"sha256sum", "/workspace/file"})
+	result, err := v.SDK.Run(ctx, v.id, []string{"sha256sum", "/workspace/file"})
 	if err != nil {
 		return err
 	}
 	if !strings.HasPrefix(string(result.Stdout), hex.EncodeToString(sum[:])) {
 		return fmt.Errorf("the sum inside is %.80q, %.80q", result.Stdout, result.Stderr)
 	}
-	if err := v.client.Download(ctx, v.id, "/workspace/file", out); err != nil {
+	if err := v.SDK.Download(ctx, v.id, "/workspace/file", out); err != nil {
 		return fmt.Errorf("download: %w", err)
 	}
 	if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, content) {
@@ -199,14 +199,14 @@ func (v *victim) files(ctx context.Context) error {
 
 // look asks what everybody asks.
 func (v *victim) look(ctx context.Context) error {
-	found, err := v.client.GetSandbox(ctx, v.id)
+	found, err := v.SDK.GetSandbox(ctx, v.id)
 	if err != nil {
 		return err
 	}
 	if found.State != sdk.StateReady {
 		return fmt.Errorf("it is %s: %s", found.State, found.ErrorMessage)
 	}
-	_, err = v.client.Stats(ctx, v.id)
+	_, err = v.SDK.Stats(ctx, v.id)
 	return err
 }
 
@@ -223,7 +223,7 @@ func (v *victim) follow(ctx context.Context, quiet <-chan struct{}) {
 		case <-ctx.Done():
 		}
 	})
-	log := v.client.ReadLog(ctx, v.ticker.ID, sdk.WithFollow())
+	log := v.SDK.ReadLog(ctx, v.ticker.ID, sdk.WithFollow())
 	defer log.Close()
 	lines := bufio.NewReader(log)
 	for want := 1; ; want++ {
@@ -248,7 +248,7 @@ var errQuiet = errors.New("the attacks are over")
 
 // whole checks that all that the ticker has said so far is there, and that the count in the file is what it was.
 func (v *victim) whole(ctx context.Context) {
-	log := v.client.ReadLog(ctx, v.ticker.ID)
+	log := v.SDK.ReadLog(ctx, v.ticker.ID)
 	defer log.Close()
 	text, err := io.ReadAll(log)
 	if err != nil {

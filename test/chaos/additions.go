@@ -81,7 +81,7 @@ func (c *client) attach(ctx context.Context, box *follower) {
 func (c *client) feed(ctx context.Context, execID, text string) error {
 	var attached *sdk.Attachment
 	if err := c.ask(ctx, "attach "+execID, func(ctx context.Context) (err error) {
-		attached, err = c.world.sdk.AttachExec(ctx, execID)
+		attached, err = c.world.SDK.AttachExec(ctx, execID)
 		return err
 	}); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (c *client) compare(ctx context.Context, box *follower) {
 		return err
 	})
 	if typed, ok := errors.AsType[*raw.Error](err); ok && typed.Reason == "FILE_NOT_FOUND" || err == nil && text != fileText(name) {
-		c.world.checker.Report().Add(checker.WrongFile, box.id, fmt.Sprintf("%s: %d bytes of %d, %v", name, len(text), len(fileText(name)), err))
+		c.world.Checker.Report().Add(checker.WrongFile, box.id, fmt.Sprintf("%s: %d bytes of %d, %v", name, len(text), len(fileText(name)), err))
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *client) changes(ctx context.Context, box *follower) {
 	var added []string
 	err := c.ask(ctx, "changes of "+box.id, func(ctx context.Context) error {
 		added = nil
-		for change, err := range c.world.sdk.Changes(ctx, box.id) {
+		for change, err := range c.world.SDK.Changes(ctx, box.id) {
 			if err != nil {
 				return err
 			}
@@ -156,7 +156,7 @@ func (c *client) changes(ctx context.Context, box *follower) {
 	})
 	for _, name := range c.files {
 		if err == nil && !slices.Contains(added, name) {
-			c.world.checker.Report().Add(checker.WrongFile, box.id, fmt.Sprintf("%s is not told as added, but %v", name, added))
+			c.world.Checker.Report().Add(checker.WrongFile, box.id, fmt.Sprintf("%s is not told as added, but %v", name, added))
 		}
 	}
 }

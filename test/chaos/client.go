@@ -151,7 +151,7 @@ func (c *client) complain(what string, err error) {
 			return // what Docker said
 		}
 	}
-	c.world.checker.Report().Add(checker.BadAnswer, what, fmt.Sprintf("%s: %s", typed.Code, err))
+	c.world.Checker.Report().Add(checker.BadAnswer, what, fmt.Sprintf("%s: %s", typed.Code, err))
 }
 
 func (c *client) create(ctx context.Context) {
@@ -170,7 +170,7 @@ func (c *client) create(ctx context.Context) {
 	if c.kept != nil && c.random.Float64() < 0.5 {
 		request.SnapshotId, c.files = c.kept.id, slices.Clone(c.kept.files)
 	} else {
-		request.CreateSpec.Image = c.world.image
+		request.CreateSpec.Image = c.world.Image
 		if c.random.Float64() < 0.25 {
 			c.dir = layered
 			request.CreateSpec.Mounts = []*agboxv1.MountSpec{{Source: c.world.tree, Target: layered, Mode: "cow"}}

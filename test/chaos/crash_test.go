@@ -12,17 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/docker/docker/client"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/test/chaos"
 	"github.com/agbox-dev/agbox/test/chaos/checker"
 	"github.com/agbox-dev/agbox/test/chaos/proxy"
 	"github.com/agbox-dev/agbox/test/dockertest"
-	"github.com/docker/docker/client"
 )
 
 // crashpoints builds the daemon that can be told where to die, once.
-var crashpoints = sync.OnceValues(func() (string, error) { return chaos.Build(context.Background()) })
+var crashpoints = sync.OnceValues(chaos.Build)
 
 const (
 	ready   = agboxv1.SandboxState_SANDBOX_STATE_READY

@@ -19,18 +19,6 @@ import (
 	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
-func (w *world) openEngine(ctx context.Context) (err error) {
-	if w.config.EngineRoot == "" {
-		w.engine, err = dockertest.Connect(ctx)
-		return err
-	}
-	if w.own, err = NewEngine(ctx, w.config.EngineRoot, true); err != nil {
-		return err
-	}
-	w.engine, err = w.own.Client()
-	return err
-}
-
 // socketOf returns the path of an engine's Unix socket.
 func socketOf(host string) string { return strings.TrimPrefix(host, "unix://") }
 
@@ -45,7 +33,7 @@ type Engine struct {
 // go on while the engine is away; without, it stops them when Stop ends it. An engine that already runs there is
 // taken as it is. End must follow, also after an error.
 func NewEngine(ctx context.Context, root string, liveRestore bool) (*Engine, error) {
-	module, err := moduleRoot(ctx)
+	module, err := dockertest.ModuleRoot()
 	if err != nil {
 		return nil, err
 	}

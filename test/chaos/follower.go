@@ -45,7 +45,7 @@ func (w *world) follow(ctx context.Context, id string) *follower {
 		for ctx.Err() == nil && f.current().state != agboxv1.SandboxState_SANDBOX_STATE_DELETED {
 			err := f.subscribe(ctx, f.current().last)
 			if _, refused := errors.AsType[*raw.Error](err); refused && !transient(err) && ctx.Err() == nil {
-				w.checker.Report().Add(checker.BadAnswer, id, "a subscription ended with "+err.Error())
+				w.Checker.Report().Add(checker.BadAnswer, id, "a subscription ended with "+err.Error())
 				return
 			}
 			w.rest(ctx)
@@ -136,7 +136,7 @@ const retryPause = 10 * time.Millisecond
 // rest waits until the daemon serves, and a moment.
 func (w *world) rest(ctx context.Context) {
 	select {
-	case <-w.daemon.Up():
+	case <-w.Daemon.Up():
 	case <-ctx.Done():
 		return
 	}

@@ -62,7 +62,7 @@ func (w *world) restart(ctx context.Context, kill bool) error {
 	} else {
 		stopping, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		if err := w.daemon.Stop(stopping); err != nil {
+		if err := w.Daemon.Stop(stopping); err != nil {
 			return err
 		}
 	}

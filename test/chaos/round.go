@@ -25,7 +25,7 @@ func (w *world) rounds(ctx context.Context) error {
 		if err := w.round(ctx); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
-		found := w.checker.Report().Violations()
+		found := w.Checker.Report().Violations()
 		w.tell("round %d: %d kills, %d violations, %s\n", round, w.result.Kills, len(found), time.Since(began).Round(time.Millisecond))
 		for _, v := range found[told:] {
 			w.tell("%s\n", v)
@@ -38,7 +38,7 @@ func (w *world) rounds(ctx context.Context) error {
 func (w *world) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	return w.daemon.Start(ctx)
+	return w.Daemon.Start(ctx)
 }
 
 // round lets the clients ask, kills the daemon meanwhile, waits until all is at rest again, and looks.
@@ -51,7 +51,7 @@ func (w *world) round(ctx context.Context) error {
 	err := w.disturb(ctx)
 	close(quiet)
 	if err != nil {
-		w.daemon.Kill() // nobody waits for a daemon that does not come
+		w.Daemon.Kill() // nobody waits for a daemon that does not come
 		return err
 	}
 	living.Wait()
@@ -90,7 +90,7 @@ func (w *world) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, restTime)
 	defer cancel()
 	w.judgeTree()
-	return w.checker.Rest(ctx)
+	return w.Checker.Rest(ctx)
 }
 
 // disturb kills the daemon once or more, and what else is to be killed, and leaves it serving and the engine whole.
@@ -111,7 +111,7 @@ func (w *world) disturb(ctx context.Context) error {
 		return err
 	}
 	for w.random.Float64() < 0.3 { // once more, while it recovers
-		if err := w.daemon.Launch(); err != nil {
+		if err := w.Daemon.Launch(); err != nil {
 			return err
 		}
 		w.pause(ctx, 100*time.Millisecond)
@@ -134,9 +134,9 @@ func (w *world) pause(ctx context.Context, most time.Duration) {
 
 // kill kills the daemon, and looks into the log that it left.
 func (w *world) kill() error {
-	w.daemon.Kill()
+	w.Daemon.Kill()
 	w.result.Kills++
-	return w.checker.Log(w.daemon.Database())
+	return w.Checker.Log(w.Daemon.Database())
 }
 
 func (w *world) killPrimary(ctx context.Context) {
@@ -146,7 +146,7 @@ func (w *world) killPrimary(ctx context.Context) {
 		return
 	}
 	w.record.Killed(box.id)
-	if w.engine.ContainerKill(ctx, "agbox-primary-"+box.id, "KILL") == nil {
+	if w.Engine.ContainerKill(ctx, "agbox-primary-"+box.id, "KILL") == nil {
 		w.result.PrimaryKills++
 	}
 }
@@ -209,8 +209,8 @@ func (w *world) finish(ctx context.Context) error {
 func (w *world) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := w.daemon.Stop(ctx); err != nil {
-		w.checker.Report().Add(checker.Stuck, "agboxd", "on SIGTERM: "+err.Error())
+	if err := w.Daemon.Stop(ctx); err != nil {
+		w.Checker.Report().Add(checker.Stuck, "agboxd", "on SIGTERM: "+err.Error())
 	}
-	return w.checker.Log(w.daemon.Database())
+	return w.Checker.Log(w.Daemon.Database())
 }

@@ -16,13 +16,9 @@ import (
 	"sync"
 	"time"
 
-	dockerclient "github.com/docker/docker/client"
-
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/test/chaos/checker"
 	"github.com/agbox-dev/agbox/test/chaos/proxy"
-	"github.com/agbox-dev/agbox/test/dockertest"
 )
 
 // Config is what a run of chaos is.
@@ -66,19 +62,16 @@ type Result struct {
 
 // world is everything that takes part.
 type world struct {
-	config  Config
-	prefix  string
-	image   string
-	tree    string // on the host, which sandboxes have copy-on-write
-	random  *rand.Rand
-	own     *Engine // nil: the engine is not ours to kill
-	engine  *dockerclient.Client
-	proxy   *proxy.Proxy // nil without faults
-	daemon  *Daemon
+	Stage
+	config Config
+	prefix string
+	tree   string // on the host, which sandboxes have copy-on-write
+	random *rand.Rand
+	own    *Engine      // nil: the engine is not ours to kill
+	proxy  *proxy.Proxy // nil without faults
+	// client is the one below SDK, which is for what goes on over the daemon's death: input of commands.
 	client  *raw.Client
-	sdk     *sdk.Client // for what it does over the daemon's death: input of commands
 	record  *checker.Record
-	checker *checker.Checker
 	clients []*client
 	work    sync.WaitGroup
 	result  Result
@@ -114,14 +107,14 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 	} else {
 		err = w.rounds(ctx)
 	}
-	w.result.Report = w.checker.Report()
+	w.result.Report = w.Checker.Report()
 	w.mu.Lock()
 	w.result.Served = maps.Clone(w.accepted)
 	w.mu.Unlock()
 	if w.proxy != nil {
 		w.result.Faults = w.proxy.Faults()
 	}
-	crashes, bad := w.daemon.Crashes()
+	crashes, bad := w.Daemon.Crashes()
 	w.result.Panics, err = crashes, errors.Join(err, bad)
 	if err == nil && len(w.result.Violations()) > 0 {
 		err = ErrViolations
@@ -130,42 +123,38 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 }
 
 func newWorld(ctx context.Context, config Config) (_ *world, err error) {
-	w := &world{config: config, prefix: fmt.Sprintf("chaos%d-%d", config.Seed, os.Getpid()), record: checker.NewRecord(), accepted: map[string]int{}}
+	w := &world{config: config, prefix: fmt.Sprintf("chaos%d-%d", config.Seed, os.Getpid()), accepted: map[string]int{}}
 	w.random = rand.New(rand.NewPCG(config.Seed, 0))
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
 		}
 	}()
-	if err := w.openEngine(ctx); err != nil {
-		return nil, err
+	if config.EngineRoot != "" {
+		if w.own, err = NewEngine(ctx, config.EngineRoot, true); err != nil {
+			return nil, err
+		}
 	}
-	if w.image, err = dockertest.EnsureImage(ctx, w.engine, dockertest.Busybox); err != nil {
+	if err := w.open(ctx, w.own); err != nil {
 		return nil, err
 	}
 	if err := w.plant(); err != nil {
 		return nil, err
 	}
-	host := w.engine.DaemonHost()
+	host := w.Engine.DaemonHost()
 	if config.Faults {
 		if w.proxy, err = proxy.New(socketOf(host), filepath.Join(config.Dir, "proxy"), config.Seed); err != nil {
 			return nil, err
 		}
 		host = w.proxy.Host()
 	}
-	if w.daemon, err = NewDaemon(config.Agboxd, config.Dir, host); err != nil {
+	if err := w.direct(config.Agboxd, config.Dir, host); err != nil {
 		return nil, err
 	}
-	if w.client, err = raw.Dial(raw.WithSocket(w.daemon.Socket())); err != nil {
-		return nil, err
-	}
-	if w.sdk, err = sdk.New(sdk.WithSocket(w.daemon.Socket())); err != nil {
-		return nil, err
-	}
-	w.checker = checker.New(w.record, w.client, w.engine, w.daemon.Data())
-	w.daemon.Panics = config.Panics
-	w.checker.Faults = config.Faults || config.Engines > 0
-	w.checker.Panics = config.Panics > 0
+	w.client, w.record = w.SDK.Raw(), w.Checker.Record
+	w.Daemon.Panics = config.Panics
+	w.Checker.Faults = config.Faults || config.Engines > 0
+	w.Checker.Panics = config.Panics > 0
 	for n := range config.Sandboxes {
 		w.clients = append(w.clients, newClient(w, n, config.Seed))
 	}
@@ -187,29 +176,14 @@ func (w *world) judgeTree() {
 	entries, err := os.ReadDir(w.tree)
 	text, readErr := os.ReadFile(filepath.Join(w.tree, "file"))
 	if err = errors.Join(err, readErr); err != nil || len(entries) != 1 || string(text) != planted {
-		w.checker.Report().Add(checker.HostChanged, w.tree, fmt.Sprintf("it holds %v, its file %q, %v", entries, text, err))
+		w.Checker.Report().Add(checker.HostChanged, w.tree, fmt.Sprintf("it holds %v, its file %q, %v", entries, text, err))
 	}
 }
 
 func (w *world) close() error {
-	var errs []error
-	if w.daemon != nil {
-		w.daemon.Kill()
-	}
-	if w.checker != nil {
-		errs = append(errs, w.checker.Sweep(context.Background()))
-	}
-	if w.sdk != nil {
-		errs = append(errs, w.sdk.Close())
-	}
-	if w.client != nil {
-		errs = append(errs, w.client.Close())
-	}
+	errs := []error{w.Close()}
 	if w.proxy != nil {
 		errs = append(errs, w.proxy.Close())
-	}
-	if w.engine != nil {
-		errs = append(errs, w.engine.Close())
 	}
 	if w.own != nil {
 		errs = append(errs, w.own.End())

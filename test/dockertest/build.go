@@ -41,11 +41,13 @@ func IntruderBinary(t testing.TB) string {
 	return path
 }
 
-// Program builds a program of this module for use in a sandbox, as InitBinary does, and returns its path.
-func Program(name, pkg string) (string, error) { return buildStatic(name, pkg) }
+// Program builds a program of this module as InitBinary does, with flags for go build beside the usual ones, and returns its path.
+func Program(name, pkg string, flags ...string) (string, error) {
+	return buildStatic(name, pkg, flags...)
+}
 
-// moduleRoot is where this module's go.mod lies.
-var moduleRoot = sync.OnceValues(func() (string, error) {
+// ModuleRoot is where this module's go.mod lies.
+var ModuleRoot = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("go env GOMOD: %w", err)
@@ -69,14 +71,14 @@ func sameContent(there, fresh string) (bool, error) {
 
 // buildStatic builds a program of this module into bin/test/ of its tree. It stays the same file where it is the same
 // program: sandboxes of other test processes have it mounted.
-func buildStatic(name, pkg string) (string, error) {
-	root, err := moduleRoot()
+func buildStatic(name, pkg string, flags ...string) (string, error) {
+	root, err := ModuleRoot()
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(root, "bin", "test")
 	path, fresh := filepath.Join(dir, name), filepath.Join(dir, fmt.Sprintf(".%s-%d", name, os.Getpid()))
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", fresh, pkg)
+	build := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", fresh}, flags...), pkg)...)
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -31,7 +31,7 @@ func TestLongKilledInASnapshot(t *testing.T) {
 	t.Parallel()
 	engine := dockertest.Engine(t)
 	defer engine.Close()
-	binary, err := chaos.Build(t.Context())
+	binary, err := chaos.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
