@@ -69,7 +69,7 @@ func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *sand
 	if err != nil {
 		return err
 	}
-	pid := valueOf(b.State).Pid
+	pid := engine.ValueOf(b.State).Pid
 	err = d.mounts.Confirm(spec, pid, func(target string) (string, error) {
 		at, err := b.resolve(ctx, target)
 		return at.path, err

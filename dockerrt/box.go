@@ -56,7 +56,7 @@ func (d *Docker) filesOf(ctx context.Context, sandboxID string) (box, error) {
 				"see who changed it, or use an exec", err)
 		}
 	}
-	if valueOf(b.State).Running && !b.State.Paused { // which could exchange what lies in a mount that it may write to
+	if engine.ValueOf(b.State).Running && !b.State.Paused { // which could exchange what lies in a mount that it may write to
 		return b, files.Refuse(files.ErrRefused, "sandbox %s runs while agboxd does something else with it; try again", sandboxID)
 	}
 	return b, nil

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
@@ -15,6 +14,7 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	"github.com/agbox-dev/agbox/dockerrt/mount"
 	"github.com/agbox-dev/agbox/dockerrt/network"
+	"github.com/agbox-dev/agbox/dockerrt/snapshot"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/hosttree/layer"
 	"github.com/agbox-dev/agbox/oplog"
@@ -67,17 +67,18 @@ const entrypointTimeout = 60 * time.Second
 
 // Docker is the runtime on one engine. Use New.
 type Docker struct {
-	config   Config
-	api      *engine.Client
-	guest    string // what sandboxes have at guestHome
-	log      *slog.Logger
-	layout   layout
-	networks *network.Networks
-	mounts   *mount.Mounts
-	images   *image.Store
-	links    links
-	inputs   inputs
-	oplogs   *oplog.Logs
+	config    Config
+	api       *engine.Client
+	guest     string // what sandboxes have at guestHome
+	log       *slog.Logger
+	layout    layout
+	networks  *network.Networks
+	mounts    *mount.Mounts
+	snapshots *snapshot.Store
+	images    *image.Store
+	links     links
+	inputs    inputs
+	oplogs    *oplog.Logs
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
 	relays  bool // what is made is for TransportEngine
@@ -87,7 +88,6 @@ type Docker struct {
 	elsewhere string
 	// readOnlyBelow: the engine (Docker 25, Linux 5.12) can make what is mounted below a read-only mount read-only as well.
 	readOnlyBelow bool
-	late          sync.WaitGroup // what outlasts the call that it is of; it ends soon after the engine's client is aborted
 }
 
 var _ interface {
@@ -135,6 +135,8 @@ func (d *Docker) connect(ctx context.Context) error {
 	}
 	d.mounts = mount.New(d.api, mount.Config{DataDir: d.layout.root, InitPath: d.config.InitPath, Init: initTarget, Places: d.config.Places,
 		EngineRoot: d.root, Elsewhere: d.elsewhere, ReadOnlyBelow: d.readOnlyBelow})
+	d.snapshots = snapshot.New(d.api, snapshot.Config{Dir: d.layout.snapshots(), MaxSize: d.config.MaxSnapshot, DiskHeadroom: d.config.DiskHeadroom,
+		EngineRoot: d.root, Freeze: d.freeze, Thaw: d.thawClocks}, d.log)
 	d.networks, err = network.Open(ctx, d.api, network.Config{Pool: d.config.Pool, SubnetBits: d.config.SubnetBits,
 		NameServers: d.config.NameServers, Required: d.config.IsolationRequired}, d.log)
 	return err
@@ -173,11 +175,34 @@ func (d *Docker) ChangesTar(ctx context.Context, sandboxID string, index int, so
 	return d.mounts.ChangesTar(ctx, sandboxID, index, source, to)
 }
 
+// SnapshotImage implements runtime.Snapshots.
+func (d *Docker) SnapshotImage(snapshotID string) string { return d.snapshots.Image(snapshotID) }
+
+// CreateSnapshot implements runtime.Snapshots.
+func (d *Docker) CreateSnapshot(ctx context.Context, want runtime.Snapshot) (runtime.Snapshot, error) {
+	return d.snapshots.Create(ctx, want)
+}
+
+// Snapshots implements runtime.Snapshots.
+func (d *Docker) Snapshots(ctx context.Context) ([]runtime.Snapshot, error) {
+	return d.snapshots.List(ctx)
+}
+
+// Snapshot implements runtime.Snapshots.
+func (d *Docker) Snapshot(ctx context.Context, snapshotID string) (runtime.Snapshot, error) {
+	return d.snapshots.Get(ctx, snapshotID)
+}
+
+// DeleteSnapshot implements runtime.Snapshots.
+func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
+	return d.snapshots.Delete(ctx, snapshotID)
+}
+
 // Close lets go of every sandbox's link and of the engine. Sandboxes go on, and so do the packet rules as long as
 // there are any.
 func (d *Docker) Close() error {
 	d.api.Abort()
-	d.late.Wait()
+	d.snapshots.Close()
 	d.images.Close()
 	d.links.closeAll()
 	return errors.Join(d.networks.Close(), d.api.Close())

@@ -19,6 +19,9 @@ func (l layout) results(sandboxID string) string {
 	return filepath.Join(l.root, "exec-results", sandboxID)
 }
 
+// snapshots holds the specs of snapshots.
+func (l layout) snapshots() string { return filepath.Join(l.root, "snapshots") }
+
 // oplogs is outside of all that is mounted.
 func (l layout) oplogs() string { return filepath.Join(l.root, "operation-logs") }
 

@@ -47,7 +47,7 @@ func (d *Docker) Inventory(ctx context.Context) (_ runtime.Inventory, err error)
 	if err := d.mounts.Inventory(ctx, found.Objects); err != nil {
 		return found, err
 	}
-	if err := d.inventorySnapshots(ctx, found.Objects); err != nil {
+	if err := d.snapshots.Inventory(ctx, found.Objects); err != nil {
 		return found, err
 	}
 	found.Histories, err = d.layout.histories()

@@ -33,7 +33,7 @@ func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.Crea
 				err = d.paused(ctx, sandboxID, d.api.ContainerPause(ctx, id))
 			}
 			if err != nil {
-				d.tellThawed(sandboxID)
+				d.thawClocks(sandboxID)
 			}
 			return err
 		}
@@ -94,7 +94,7 @@ func (d *Docker) Unpause(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 			err = d.unpaused(ctx, sandboxID, d.api.ContainerUnpause(ctx, id))
 		}
 		if err == nil {
-			d.tellThawed(sandboxID)
+			d.thawClocks(sandboxID)
 		}
 		return err
 	})
@@ -148,13 +148,13 @@ func (d *Docker) thaw(ctx context.Context, sandboxID string) error {
 func (d *Docker) thawAll(ctx context.Context, sandboxID string, in []container.ContainerState, settled func(context.Context, string, error) error) error {
 	err := d.eachContainer(ctx, sandboxID, in, d.api.ContainerUnpause, settled)
 	if err == nil {
-		d.tellThawed(sandboxID)
+		d.thawClocks(sandboxID)
 	}
 	return err
 }
 
-// tellThawed lets agbox-init's clocks go on.
-func (d *Docker) tellThawed(sandboxID string) {
+// thawClocks lets agbox-init's clocks go on.
+func (d *Docker) thawClocks(sandboxID string) {
 	link := d.links.find(sandboxID)
 	if link != nil {
 		link.Thaw()

@@ -15,7 +15,7 @@ func (d *Docker) Remove(ctx context.Context, sandboxID string) (err error) {
 	if err := d.clear(ctx, sandboxID); err != nil {
 		return err
 	}
-	d.removeFork(ctx, sandboxID)
+	d.snapshots.RemoveFork(ctx, sandboxID)
 	return nil
 }
 

@@ -92,8 +92,7 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher runtime.W
 func (d *Docker) deliver(m events.Message, watcher runtime.Watcher) {
 	labels := m.Actor.Attributes
 	if m.Type == events.ImageEventType {
-		// An engine goes on with what a dead daemon asked for, and nobody else looks for that.
-		if strings.HasPrefix(labels["name"], halfMadePrefix) && labels[labelSnapshotInstance] == d.config.Instance && labels[labelSnapshotOwner] != d.api.Process() {
+		if d.snapshots.HalfMade(labels["name"], labels) {
 			watcher.Missed()
 		}
 		return

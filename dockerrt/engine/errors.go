@@ -93,3 +93,11 @@ func RetryTransient(ctx context.Context, do func() error) error {
 	}, backoff.WithMaxTries(Tries), backoff.WithBackOff(wait))
 	return err
 }
+
+// ValueOf is what p points to, or nothing.
+func ValueOf[T any](p *T) (value T) {
+	if p != nil {
+		value = *p
+	}
+	return value
+}

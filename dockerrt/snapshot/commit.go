@@ -1,4 +1,4 @@
-package dockerrt
+package snapshot
 
 import (
 	"archive/tar"
@@ -37,22 +37,22 @@ type committed struct{ id, name string }
 
 // commit returns when the engine has read the file system, or with ctx: then the container goes on at once. The engine reads on, which nobody
 // can stop, and what it has made goes when it has.
-func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, base dockerimage.InspectResponse, image string, labels map[string]string) (committed, error) {
+func (st *Store) commit(ctx context.Context, primary container.InspectResponse, base dockerimage.InspectResponse, image string, labels map[string]string) (committed, error) {
 	// A name of its own: an engine that finishes what a dead daemon asked for takes none from this one.
 	rough := committed{name: halfMade(image) + uuid.NewString()[:8]}
 	running := primary.State.Running && !primary.State.Paused
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), snapshotTime)
-	stop := context.AfterFunc(d.api.Closed(), cancel)
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxTime)
+	stop := context.AfterFunc(st.engine.Closed(), cancel)
 	began, done, wanted := time.Now(), make(chan error, 1), make(chan bool, 1)
 	made := container.CommitResponse{}
-	d.late.Go(func() {
+	st.late.Go(func() {
 		defer cancel()
 		defer stop()
 		var err error
-		made, err = d.api.ContainerCommit(reading, primary.ID, container.CommitOptions{Reference: rough.name, Pause: true, Config: mixture(primary, base, labels)})
+		made, err = st.engine.ContainerCommit(reading, primary.ID, container.CommitOptions{Reference: rough.name, Pause: true, Config: mixture(primary, base, labels)})
 		done <- err
 		if !<-wanted && err == nil {
-			d.letGo(reading, rough)
+			st.letGo(reading, rough)
 		}
 	})
 	select {
@@ -67,17 +67,17 @@ func (d *Docker) commit(ctx context.Context, primary container.InspectResponse, 
 	case <-ctx.Done():
 		wanted <- false
 		if running {
-			d.release(primary, began, done)
+			st.release(primary, began, done)
 		}
 		return rough, context.Cause(ctx)
 	}
 }
 
 // release has a container go on that the engine has paused to read it, or is about to.
-func (d *Docker) release(primary container.InspectResponse, began time.Time, done <-chan error) {
-	ctx, cancel := d.api.Write(context.Background())
+func (st *Store) release(primary container.InspectResponse, began time.Time, done <-chan error) {
+	ctx, cancel := st.engine.Write(context.Background())
 	defer cancel()
-	paused, lost := d.api.Events(ctx, events.ListOptions{Since: strconv.FormatInt(began.Unix(), 10), Filters: filters.NewArgs(
+	paused, lost := st.engine.Events(ctx, events.ListOptions{Since: strconv.FormatInt(began.Unix(), 10), Filters: filters.NewArgs(
 		filters.Arg("container", primary.ID), filters.Arg("event", string(events.ActionPause)))})
 	for {
 		select {
@@ -85,8 +85,8 @@ func (d *Docker) release(primary container.InspectResponse, began time.Time, don
 			if event.TimeNano < began.UnixNano() {
 				continue
 			}
-			if err := d.api.ContainerUnpause(ctx, primary.ID); err != nil {
-				d.log.Warn("a sandbox stands still until the engine has read it", "container", primary.Name, "error", err)
+			if err := st.engine.ContainerUnpause(ctx, primary.ID); err != nil {
+				st.log.Warn("a sandbox stands still until the engine has read it", "container", primary.Name, "error", err)
 			}
 		case <-lost:
 		case <-done:
@@ -96,29 +96,29 @@ func (d *Docker) release(primary container.InspectResponse, began time.Time, don
 }
 
 // letGo lets go of layers. Whatever becomes of them here, the next start of the daemon removes them.
-func (d *Docker) letGo(ctx context.Context, rough committed) {
-	if err := d.removeImage(ctx, rough.name); err != nil {
-		d.log.Warn("layers of a snapshot were not let go", "image", rough.name, "error", err)
+func (st *Store) letGo(ctx context.Context, rough committed) {
+	if err := st.removeImage(ctx, rough.name); err != nil {
+		st.log.Warn("layers of a snapshot were not let go", "image", rough.name, "error", err)
 	}
 }
 
 // keep makes the image of its name, or none, and returns its size.
-func (d *Docker) keep(ctx context.Context, rough committed, base dockerimage.InspectResponse, created time.Time, image string, labels map[string]string) (size uint64, err error) {
+func (st *Store) keep(ctx context.Context, rough committed, base dockerimage.InspectResponse, created time.Time, image string, labels map[string]string) (size uint64, err error) {
 	given := ctx
-	ctx, cancel := d.api.Write(ctx)
+	ctx, cancel := st.engine.Write(ctx)
 	defer cancel()
-	defer d.letGo(ctx, rough)
-	size, err = d.load(ctx, rough.id, base, created, image, labels)
+	defer st.letGo(ctx, rough)
+	size, err = st.load(ctx, rough.id, base, created, image, labels)
 	if err != nil {
-		d.log.Info("a snapshot keeps the configuration of its container", "image", image, "reason", err)
-		if err = d.api.ImageTag(ctx, rough.id, image); err == nil {
+		st.log.Info("a snapshot keeps the configuration of its container", "image", image, "reason", err)
+		if err = st.engine.ImageTag(ctx, rough.id, image); err == nil {
 			var found dockerimage.InspectResponse
-			found, err = d.api.ImageInspect(ctx, image)
+			found, err = st.engine.ImageInspect(ctx, image)
 			size = uint64(found.Size)
 		}
 	}
 	if err == nil && given.Err() != nil { // whoever wanted it has left
-		err = errors.Join(context.Cause(given), d.removeImage(ctx, image))
+		err = errors.Join(context.Cause(given), st.removeImage(ctx, image))
 	}
 	return size, err
 }
@@ -135,7 +135,7 @@ func halfMade(image string) string {
 // mixture is what to commit with, so that the result works as a sandbox's image: lists that are empty in base stay so,
 // and our labels, which the container has, select nothing.
 func mixture(primary container.InspectResponse, base dockerimage.InspectResponse, labels map[string]string) *container.Config {
-	own := valueOf(base.Config)
+	own := engine.ValueOf(base.Config)
 	config := &container.Config{
 		User: own.User, Env: own.Env, Cmd: own.Cmd, WorkingDir: own.WorkingDir, StopSignal: own.StopSignal,
 		Entrypoint: append([]string{}, own.Entrypoint...), Volumes: own.Volumes, OnBuild: own.OnBuild, Shell: own.Shell,
@@ -183,12 +183,12 @@ type imageConfig struct {
 }
 
 // load gives the engine an image of layers that it has, and returns its size.
-func (d *Docker) load(ctx context.Context, rough string, base dockerimage.InspectResponse, created time.Time, image string, labels map[string]string) (uint64, error) {
-	layers, err := d.api.ImageInspect(ctx, rough)
+func (st *Store) load(ctx context.Context, rough string, base dockerimage.InspectResponse, created time.Time, image string, labels map[string]string) (uint64, error) {
+	layers, err := st.engine.ImageInspect(ctx, rough)
 	if err != nil {
 		return 0, fmt.Errorf("cannot inspect image %s: %w", rough, err)
 	}
-	config := valueOf(base.Config)
+	config := engine.ValueOf(base.Config)
 	config.Labels = ownLabels(config.Labels, labels)
 	document := imageConfig{Created: created, Author: base.Author, Architecture: base.Architecture, Variant: base.Variant,
 		OS: base.Os, OSVersion: base.OsVersion, Config: config}
@@ -197,7 +197,7 @@ func (d *Docker) load(ctx context.Context, rough string, base dockerimage.Inspec
 	if err != nil {
 		return 0, err
 	}
-	response, err := d.api.ImageLoad(ctx, archive, client.ImageLoadWithQuiet(true))
+	response, err := st.engine.ImageLoad(ctx, archive, client.ImageLoadWithQuiet(true))
 	if err != nil {
 		return 0, fmt.Errorf("cannot load image %s: %w", image, err)
 	}
@@ -205,7 +205,7 @@ func (d *Docker) load(ctx context.Context, rough string, base dockerimage.Inspec
 	if err := errors.Join(err, response.Body.Close()); err != nil {
 		return 0, fmt.Errorf("cannot load image %s: %w", image, err)
 	}
-	found, err := d.api.ImageInspect(ctx, image)
+	found, err := st.engine.ImageInspect(ctx, image)
 	if err == nil && !slices.Equal(found.RootFS.Layers, layers.RootFS.Layers) {
 		err = errors.New("it has other layers than was asked for")
 	}
@@ -241,12 +241,4 @@ func loadable(image string, document imageConfig) (io.Reader, error) {
 		}
 	}
 	return archive, writer.Close()
-}
-
-// valueOf is what p points to, or nothing.
-func valueOf[T any](p *T) (value T) {
-	if p != nil {
-		value = *p
-	}
-	return value
 }
