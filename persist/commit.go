@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"go.etcd.io/bbolt"
@@ -25,7 +26,7 @@ func (db *DB) commit(group []*write) {
 		switch {
 		case broken != nil:
 			db.fail([]*write{broken}, err)
-			group = without(group, broken)
+			group = slices.DeleteFunc(group, func(w *write) bool { return w == broken })
 		case err != nil:
 			db.full = noSpace(err) || errors.Is(err, syscall.EROFS)
 			db.fail(group, err)
@@ -103,13 +104,12 @@ func (db *DB) refuseUncovered(group []*write) []*write {
 	if err == nil {
 		return group
 	}
-	for _, w := range group {
+	return slices.DeleteFunc(group, func(w *write) bool {
 		if w.creates {
 			db.fail([]*write{w}, err)
-			group = without(group, w)
 		}
-	}
-	return group
+		return w.creates
+	})
 }
 
 // probeSize is more than a transaction needs, in bytes.
@@ -133,17 +133,6 @@ func (db *DB) ready() error {
 		err = probe.Sync()
 	}
 	return errors.Join(err, probe.Close())
-}
-
-// without returns a copy of group that w is not in.
-func without(group []*write, w *write) []*write {
-	var rest []*write
-	for _, other := range group {
-		if other != w {
-			rest = append(rest, other)
-		}
-	}
-	return rest
 }
 
 // inPlace reports why the file that is open is not the one that the next start finds. One that was removed is put back:

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -71,13 +72,8 @@ func identify(bolt *bbolt.DB, w *Witness) (uint64, error) {
 		identity.Instance = w.Instance
 		identity.Generation = max(identity.Generation, w.identity.Generation) + 1
 		bucket := tx.Bucket(identities)
-		if err := bucket.Put(keyDatabase, []byte(identity.Database)); err != nil {
-			return err
-		}
-		if err := bucket.Put(keyInstance, []byte(identity.Instance)); err != nil {
-			return err
-		}
-		return putGeneration(tx, identity.Generation)
+		return cmp.Or(bucket.Put(keyDatabase, []byte(identity.Database)), bucket.Put(keyInstance, []byte(identity.Instance)),
+			putGeneration(tx, identity.Generation))
 	})
 	if err != nil {
 		return 0, err

@@ -1,8 +1,10 @@
 package persist
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -94,10 +96,7 @@ func trim(tx *bbolt.Tx, sandboxID string, sequence uint64) error {
 			continue
 		}
 		id := []byte(event.GetExec().GetExecId())
-		if err := tx.Bucket(execEnds).Delete(id); err != nil {
-			return err
-		}
-		if err := tx.Bucket(trimmedExecs).Put(trimmedKey(sandboxID, event.GetExec().GetExecId()), nil); err != nil {
+		if err := cmp.Or(tx.Bucket(execEnds).Delete(id), tx.Bucket(trimmedExecs).Put(trimmedKey(sandboxID, string(id)), nil)); err != nil {
 			return err
 		}
 		for _, name := range [][]byte{execConfigsOf(sandboxID), execMarksOf(sandboxID)} {
@@ -112,9 +111,6 @@ func trim(tx *bbolt.Tx, sandboxID string, sequence uint64) error {
 }
 
 func endsExec(event *agboxv1.SandboxEvent) bool {
-	switch event.EventType {
-	case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
-		return true
-	}
-	return false
+	return slices.Contains([]agboxv1.EventType{
+		agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED}, event.EventType)
 }

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -161,13 +162,11 @@ func (e Entry) apply(tx *bbolt.Tx) error {
 
 func (e Entry) put(tx *bbolt.Tx) error {
 	if e.Create != nil {
-		if err := putMessage(tx.Bucket(configs), []byte(e.SandboxID), e.Create); err != nil {
-			return err
-		}
-		if err := tx.Bucket(sandboxIDs).Put([]byte(e.SandboxID), encodeTime(e.At)); err != nil {
-			return err
-		}
-		if err := tx.Bucket(begun).Delete([]byte(e.SandboxID)); err != nil {
+		if err := cmp.Or(
+			putMessage(tx.Bucket(configs), []byte(e.SandboxID), e.Create),
+			tx.Bucket(sandboxIDs).Put([]byte(e.SandboxID), encodeTime(e.At)),
+			tx.Bucket(begun).Delete([]byte(e.SandboxID)),
+		); err != nil {
 			return err
 		}
 		if e.RequestID != "" {
@@ -191,17 +190,11 @@ func (e Entry) put(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	if err := e.putEvents(tx); err != nil {
-		return err
-	}
-	return e.putCheckpoint(tx)
+	return cmp.Or(e.putEvents(tx), e.putCheckpoint(tx))
 }
 
 func (e Entry) putExec(tx *bbolt.Tx) error {
 	id := []byte(e.StartExec.ExecId)
-	if err := tx.Bucket(execIDs).Put(id, encodeTime(e.At)); err != nil {
-		return err
-	}
 	configs, err := tx.CreateBucketIfNotExists(execConfigsOf(e.SandboxID))
 	if err != nil {
 		return err
@@ -215,7 +208,7 @@ func (e Entry) putExec(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	return putMessage(configs, id, e.StartExec)
+	return cmp.Or(tx.Bucket(execIDs).Put(id, encodeTime(e.At)), putMessage(configs, id, e.StartExec))
 }
 
 func (e Entry) putEvents(tx *bbolt.Tx) error {
@@ -231,10 +224,7 @@ func (e Entry) putEvents(tx *bbolt.Tx) error {
 		if want := e.After + uint64(i) + 1; event.Sequence != want {
 			return fmt.Errorf("persist: event of %s has sequence %d, want %d", e.SandboxID, event.Sequence, want)
 		}
-		if err := putMessage(events, encodeUint(event.Sequence), event); err != nil {
-			return err
-		}
-		if err := e.index(tx, event); err != nil {
+		if err := cmp.Or(putMessage(events, encodeUint(event.Sequence), event), e.index(tx, event)); err != nil {
 			return err
 		}
 	}
@@ -243,10 +233,10 @@ func (e Entry) putEvents(tx *bbolt.Tx) error {
 
 // index keeps what would otherwise need a search of the log.
 func (e Entry) index(tx *bbolt.Tx, event *agboxv1.SandboxEvent) error {
-	switch event.EventType {
-	case agboxv1.EventType_SANDBOX_DELETED:
+	switch {
+	case event.EventType == agboxv1.EventType_SANDBOX_DELETED:
 		return tx.Bucket(deletedTimes).Put([]byte(e.SandboxID), encodeTime(event.OccurredAt.AsTime()))
-	case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
+	case endsExec(event):
 		id := []byte(event.GetExec().GetExecId())
 		if cancels := tx.Bucket(execCancelsOf(e.SandboxID)); cancels != nil {
 			if err := cancels.Delete(id); err != nil {

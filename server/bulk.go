@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -52,10 +53,7 @@ func (s *Server) ResumeSandboxes(ctx context.Context, req *agboxv1.ResumeSandbox
 // bulk asks it of every sandbox with the labels and in one of the states, of none without labels, and returns the ids of
 // those that accepted, newest first, each with the sequence that System.Request returns.
 func (s *Server) bulk(ctx context.Context, labels map[string]string, states []lifecycle.Phase, command lifecycle.Command) (ids []string, sequences []uint64, err error) {
-	if err := spec.ValidateSelector("label_selector", labels); err != nil {
-		return nil, nil, err
-	}
-	if err := fleet.KnownStates("states", states); err != nil {
+	if err := cmp.Or(spec.ValidateSelector("label_selector", labels), fleet.KnownStates("states", states)); err != nil {
 		return nil, nil, err
 	}
 	views, err := s.fleet.Matching(labels, states...)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -30,10 +31,7 @@ func (s *Server) DrainSandbox(ctx context.Context, req *agboxv1.DrainSandboxRequ
 }
 
 func (s *Server) ExtendSandbox(ctx context.Context, req *agboxv1.ExtendSandboxRequest) (*agboxv1.ExtendSandboxResponse, error) {
-	if err := spec.ValidateDuration("max_duration", req.MaxDuration); err != nil {
-		return nil, err
-	}
-	if err := spec.ValidateDuration("idle_ttl", req.IdleTtl); err != nil {
+	if err := cmp.Or(spec.ValidateDuration("max_duration", req.MaxDuration), spec.ValidateDuration("idle_ttl", req.IdleTtl)); err != nil {
 		return nil, err
 	}
 	var extend lifecycle.Extend

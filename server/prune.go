@@ -87,13 +87,7 @@ func (s *Server) pruneSnapshots(ctx context.Context, req *agboxv1.PruneRequest, 
 }
 
 func validatePrune(req *agboxv1.PruneRequest) error {
-	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
-		return err
-	}
-	if err := spec.ValidateDuration("older_than", req.OlderThan); err != nil {
-		return err
-	}
-	if err := fleet.KnownStates("states", req.States); err != nil {
+	if err := cmp.Or(spec.ValidateLabels("label_selector", req.LabelSelector), spec.ValidateDuration("older_than", req.OlderThan), fleet.KnownStates("states", req.States)); err != nil {
 		return err
 	}
 	for i, state := range req.States {

@@ -173,10 +173,7 @@ func (s *Server) GetSandbox(_ context.Context, req *agboxv1.GetSandboxRequest) (
 }
 
 func (s *Server) ListSandboxes(_ context.Context, req *agboxv1.ListSandboxesRequest) (*agboxv1.ListSandboxesResponse, error) {
-	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
-		return nil, err
-	}
-	if err := fleet.KnownStates("states", req.States); err != nil {
+	if err := cmp.Or(spec.ValidateLabels("label_selector", req.LabelSelector), fleet.KnownStates("states", req.States)); err != nil {
 		return nil, err
 	}
 	views, err := s.fleet.Matching(req.LabelSelector, req.States...)

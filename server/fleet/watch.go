@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -17,10 +18,7 @@ import (
 // WatchSandboxes follows the logs of many sandboxes as SubscribeSandboxEvents does that of one. The response headers
 // say that it has begun: what is recorded after them is told.
 func (s *Fleet) WatchSandboxes(req *agboxv1.WatchSandboxesRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
-	if err := spec.ValidateLabels("label_selector", req.LabelSelector); err != nil {
-		return err
-	}
-	if err := KnownStates("states", req.States); err != nil {
+	if err := cmp.Or(spec.ValidateLabels("label_selector", req.LabelSelector), KnownStates("states", req.States)); err != nil {
 		return err
 	}
 	w := watch{fleet: s, selector: req.LabelSelector, states: req.States, stream: stream, version: s.db.Version(), cursors: map[string]uint64{}}
