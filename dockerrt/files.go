@@ -13,7 +13,7 @@ import (
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/files"
-	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
@@ -67,7 +67,7 @@ func (d *Docker) uploadInside(ctx context.Context, sandboxID, directory, owner s
 	_, err = d.insideWith(ctx, sandboxID, func(to io.Writer) (err error) {
 		written, err = files.Unpack(stream, files.Send(to))
 		return err
-	}, func([]string) error { return record.ErrMalformed },
+	}, func([]string) error { return protocol.ErrMalformed },
 		"write", directory, owner, box.option("--user="), box.option("--image-user="))
 	return written, err
 }
@@ -98,7 +98,7 @@ func (d *Docker) StatFile(ctx context.Context, sandboxID, p string, running bool
 		return err
 	}, "stat", p)
 	if err == nil && info == nil {
-		err = record.ErrMalformed
+		err = protocol.ErrMalformed
 	}
 	return info, err
 }
@@ -138,7 +138,7 @@ func (d *Docker) ListFiles(ctx context.Context, sandboxID, directory string, rec
 	if errors.Is(err, errListFull) {
 		return nil
 	}
-	if err == nil && last[0] == record.More {
+	if err == nil && last[0] == protocol.FileMore {
 		list.Truncated = true
 	}
 	return err
@@ -178,7 +178,7 @@ func (d *Docker) RemoveFile(ctx context.Context, sandboxID, p string, recursive 
 	if recursive {
 		args = append(args, "-r")
 	}
-	_, err := d.inside(ctx, sandboxID, func([]string) error { return record.ErrMalformed }, args...)
+	_, err := d.inside(ctx, sandboxID, func([]string) error { return protocol.ErrMalformed }, args...)
 	return err
 }
 

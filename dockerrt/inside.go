@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agbox-dev/agbox/guest/files"
-	"github.com/agbox-dev/agbox/guest/files/record"
 	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
@@ -154,14 +153,14 @@ func insideResult(result protocol.Result) error {
 
 func readRecords(from *bufio.Reader, take func([]string) error) ([]string, error) {
 	for {
-		fields, err := record.Read(from)
+		fields, err := protocol.ReadFile(from)
 		if err != nil {
 			return nil, err
 		}
 		switch fields[0] {
-		case record.End, record.More:
+		case protocol.FileEnd, protocol.FileMore:
 			return fields, nil
-		case record.Failed:
+		case protocol.FileFailed:
 			return nil, files.ParseFailure(fields)
 		}
 		if err := take(fields); err != nil {

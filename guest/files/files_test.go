@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/guest/files"
-	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 func TestClean(t *testing.T) {
@@ -224,7 +224,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01x"))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		for r := bufio.NewReader(bytes.NewReader(stream)); ; {
-			fields, err := record.Read(r)
+			fields, err := protocol.ReadFile(r)
 			if err != nil {
 				return
 			}
@@ -233,7 +233,7 @@ func FuzzRecord(f *testing.F) {
 			if entryErr == nil && eventErr == nil || files.ParseFailure(fields) == nil {
 				t.Errorf("%q", fields)
 			}
-			again, err := record.Read(bufio.NewReader(bytes.NewReader(record.Append(nil, fields...))))
+			again, err := protocol.ReadFile(bufio.NewReader(bytes.NewReader(protocol.AppendFile(nil, fields...))))
 			if err != nil || !slices.Equal(again, fields) {
 				t.Errorf("%q became %q, %v", fields, again, err)
 			}

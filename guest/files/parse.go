@@ -6,20 +6,20 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // ParseEntry reads what agbox-init tells of one file.
 func ParseEntry(fields []string) (*agboxv1.FileInfo, error) {
-	if len(fields) != 10 || fields[0] != record.Entry {
-		return nil, record.ErrMalformed
+	if len(fields) != 10 || fields[0] != protocol.FileEntry {
+		return nil, protocol.ErrMalformed
 	}
 	var n [6]int64
 	for i := range n {
 		var err error
 		if n[i], err = strconv.ParseInt(fields[2+i], 10, 64); err != nil {
-			return nil, record.ErrMalformed
+			return nil, protocol.ErrMalformed
 		}
 	}
 	return &agboxv1.FileInfo{
@@ -30,22 +30,22 @@ func ParseEntry(fields []string) (*agboxv1.FileInfo, error) {
 
 // ParseEvent reads what agbox-init tells a watcher.
 func ParseEvent(fields []string) (*agboxv1.FileEvent, error) {
-	if len(fields) != 5 || fields[0] != record.Event {
-		return nil, record.ErrMalformed
+	if len(fields) != 5 || fields[0] != protocol.FileEvent {
+		return nil, protocol.ErrMalformed
 	}
 	return &agboxv1.FileEvent{Kind: fields[1], Path: text(fields[2]), OldPath: text(fields[3]), Directory: fields[4] != ""}, nil
 }
 
 var failureKinds = map[string]error{
-	record.NotFound: ErrNotFound, record.NotDirectory: ErrNotDirectory, record.NotEmpty: ErrNotEmpty,
-	record.ReadOnly: ErrReadOnly, record.Reserved: ErrReserved, record.Mounted: ErrMounted,
-	record.Escapes: ErrEscapes, record.Memory: ErrMemory, record.Owner: ErrOwner,
+	protocol.FileNotFound: ErrNotFound, protocol.FileNotDirectory: ErrNotDirectory, protocol.FileNotEmpty: ErrNotEmpty,
+	protocol.FileReadOnly: ErrReadOnly, protocol.FileReserved: ErrReserved, protocol.FileMounted: ErrMounted,
+	protocol.FileEscapes: ErrEscapes, protocol.FileMemory: ErrMemory, protocol.FileOwner: ErrOwner,
 }
 
 // ParseFailure reads what agbox-init was kept from.
 func ParseFailure(fields []string) error {
 	if len(fields) != 3 {
-		return record.ErrMalformed
+		return protocol.ErrMalformed
 	}
 	kind := failureKinds[fields[1]]
 	if kind == nil {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // sender is a Sink that has agbox-init make the files.
@@ -25,7 +25,7 @@ var noPiece [pieceSize]byte
 func Send(to io.Writer) Sink { return &sender{to: to} }
 
 func (s *sender) Add(header *tar.Header, content io.Reader) error {
-	i := record.Item{Mode: header.Mode, Size: header.Size, Seconds: header.ModTime.Unix(), Nanoseconds: int64(header.ModTime.Nanosecond()),
+	i := protocol.FileItem{Mode: header.Mode, Size: header.Size, Seconds: header.ModTime.Unix(), Nanoseconds: int64(header.ModTime.Nanosecond()),
 		Name: header.Name, Link: header.Linkname}
 	for name, kind := range itemTypes {
 		if kind == header.Typeflag {
@@ -47,14 +47,14 @@ func (s *sender) Add(header *tar.Header, content io.Reader) error {
 			continue
 		}
 		if hole > 0 {
-			s.buf, hole = record.Append(s.buf, record.Hole, strconv.FormatInt(hole, 10)), 0
+			s.buf, hole = protocol.AppendFile(s.buf, protocol.FileHole, strconv.FormatInt(hole, 10)), 0
 		}
-		if err := s.send(record.AppendData(s.buf, piece)); err != nil {
+		if err := s.send(protocol.AppendFileData(s.buf, piece)); err != nil {
 			return err
 		}
 	}
 	if hole > 0 {
-		s.buf = record.Append(s.buf, record.Hole, strconv.FormatInt(hole, 10))
+		s.buf = protocol.AppendFile(s.buf, protocol.FileHole, strconv.FormatInt(hole, 10))
 	}
 	return nil
 }
@@ -69,6 +69,6 @@ func (s *sender) send(buf []byte) error {
 }
 
 func (s *sender) End() error {
-	_, err := s.to.Write(record.Append(s.buf, record.End))
+	_, err := s.to.Write(protocol.AppendFile(s.buf, protocol.FileEnd))
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
@@ -39,13 +39,13 @@ func TestWatchWithoutInotify(t *testing.T) {
 	records := bufio.NewReader(from)
 	expect := func(want ...string) {
 		t.Helper()
-		got, err := record.Read(records)
+		got, err := protocol.ReadFile(records)
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%q, %v; want %q", got, err, want)
 		}
 	}
-	expect(record.Event, "watching", dir, "", "d")
-	expect(record.Event, "looking", dir, "", "d")
+	expect(protocol.FileEvent, "watching", dir, "", "d")
+	expect(protocol.FileEvent, "looking", dir, "", "d")
 	step := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -53,22 +53,22 @@ func TestWatchWithoutInotify(t *testing.T) {
 		}
 	}
 	step(os.Mkdir(sub, 0o755))
-	expect(record.Event, "created", sub, "", "d")
+	expect(protocol.FileEvent, "created", sub, "", "d")
 	file := filepath.Join(sub, "file")
 	step(os.WriteFile(file, []byte("a"), 0o644))
-	expect(record.Event, "created", file, "", "")
+	expect(protocol.FileEvent, "created", file, "", "")
 	if err := os.WriteFile(file+".new", []byte("ab"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	expect(record.Event, "created", file+".new", "", "")
+	expect(protocol.FileEvent, "created", file+".new", "", "")
 	step(os.Chmod(file, 0o600))
-	expect(record.Event, "attributes", file, "", "")
+	expect(protocol.FileEvent, "attributes", file, "", "")
 	step(os.RemoveAll(dir))
-	got, err := record.Read(records)
-	for err == nil && got[0] == record.Event && got[1] == "removed" {
-		got, err = record.Read(records)
+	got, err := protocol.ReadFile(records)
+	for err == nil && got[0] == protocol.FileEvent && got[1] == "removed" {
+		got, err = protocol.ReadFile(records)
 	}
-	if err != nil || got[0] != record.End {
+	if err != nil || got[0] != protocol.FileEnd {
 		t.Fatalf("%q, %v", got, err)
 	}
 }

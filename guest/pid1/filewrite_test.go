@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/guest/files"
-	"github.com/agbox-dev/agbox/guest/files/record"
+	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
 // unpack has agbox-init make what feed sends in a directory, and returns what it says about that.
@@ -39,7 +39,7 @@ func unpack(t *testing.T, dir string, feed func(files.Sink) error) error {
 	err = feed(files.Send(stdin))
 	stdin.Close()
 	from.SetReadDeadline(time.Now().Add(time.Minute))
-	said, readErr := record.Read(bufio.NewReader(from))
+	said, readErr := protocol.ReadFile(bufio.NewReader(from))
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func unpack(t *testing.T, dir string, feed func(files.Sink) error) error {
 		return err
 	case readErr != nil:
 		return readErr
-	case said[0] == record.Failed:
+	case said[0] == protocol.FileFailed:
 		return files.ParseFailure(said)
 	}
 	return nil

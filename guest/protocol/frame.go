@@ -13,15 +13,31 @@ const (
 
 // Encode returns the frame of m, to be sent with nfds descriptors on its first byte. The only error
 // is ErrTooBig.
-func Encode(m Message, nfds int) ([]byte, error) {
-	e := encoder{b: make([]byte, headerSize, 256)}
+func Encode(m Message, nfds int) ([]byte, error) { return appendFrame(make([]byte, 0, 256), m, nfds) }
+
+func appendFrame(b []byte, m Message, nfds int) ([]byte, error) {
+	var header [headerSize]byte
+	e := encoder{b: append(b, header[:]...)}
 	m.put(&e)
-	n := len(e.b) - headerSize
+	frame := e.b[len(b):]
+	n := len(frame) - headerSize
 	if n > MaxFrame {
 		return nil, ErrTooBig
 	}
-	copy(e.b, []byte{magic, byte(m.Type()), byte(nfds), 0, byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)})
+	copy(frame, []byte{magic, byte(m.Type()), byte(nfds), 0, byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)})
 	return e.b, nil
+}
+
+// parseHeader returns the length of the body.
+func parseHeader(h []byte) (t Type, nfds int, n int, err error) {
+	size := little(h[4:headerSize])
+	switch {
+	case h[0] != magic || h[3] != 0:
+		return 0, 0, 0, ErrMalformed
+	case size > MaxFrame:
+		return 0, 0, 0, ErrTooBig
+	}
+	return Type(h[1]), int(h[2]), int(size), nil
 }
 
 // Decoder cuts a received byte stream into messages. It holds the bytes and the descriptors that
@@ -48,19 +64,14 @@ func (d *Decoder) Next() (Message, []int, error) {
 	if len(d.buf) < headerSize {
 		return nil, nil, nil
 	}
-	h := d.buf[:headerSize]
-	n := uint64(h[4]) | uint64(h[5])<<8 | uint64(h[6])<<16 | uint64(h[7])<<24
-	if h[0] != magic || h[3] != 0 {
-		return nil, nil, ErrMalformed
+	t, nfds, n, err := parseHeader(d.buf)
+	if err != nil {
+		return nil, nil, err
 	}
-	if n > MaxFrame {
-		return nil, nil, ErrTooBig
-	}
-	if uint64(len(d.buf)-headerSize) < n {
+	if len(d.buf)-headerSize < n {
 		return nil, nil, nil
 	}
-	nfds := int(h[2])
-	m := newMessage(Type(h[1]))
+	m := newMessage(t)
 	if nfds > len(d.fds) || !decodeFields(d.buf[headerSize:headerSize+n], m) {
 		return nil, nil, ErrMalformed
 	}

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/agbox-dev/agbox/guest/files/record"
 	"github.com/agbox-dev/agbox/guest/files/removal"
 	"github.com/agbox-dev/agbox/guest/kernel"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	"github.com/agbox-dev/agbox/paths"
 )
 
@@ -25,7 +25,7 @@ import (
 //	agbox-init file remove PATH [-r]
 //	agbox-init file watch PATH [-r]
 //
-// What it finds goes to descriptor 1, which is the write end of a pipe that the daemon reads, as package record has it; what it is to
+// What it finds goes to descriptor 1, which is the write end of a pipe that the daemon reads, as package protocol (file.go) has it; what it is to
 // write comes from descriptor 0. When the daemon is gone, or wants no more, this process ends, whatever it does.
 func Main(args []string) {
 	const fd = 1
@@ -43,7 +43,7 @@ func Main(args []string) {
 	o := output{fd: fd}
 	path, recursive := args[1], args[len(args)-1] == "-r"
 	var problem *fault
-	last := record.End
+	last := protocol.FileEnd
 	switch args[0] {
 	case "stat":
 		problem = o.stat(path)
@@ -51,7 +51,7 @@ func Main(args []string) {
 		l := lister{output: &o, recursive: recursive}
 		l.room, _ = strconv.Atoi(args[min(2, len(args)-1)])
 		if problem = l.top(path); l.cut {
-			last = record.More
+			last = protocol.FileMore
 		}
 	case "read":
 		c := carrier{output: &o}
@@ -66,7 +66,7 @@ func Main(args []string) {
 		os.Exit(2)
 	}
 	if problem != nil {
-		o.add(record.Failed, problem.kind, problem.message)
+		o.add(protocol.FileFailed, problem.kind, problem.message)
 	} else {
 		o.add(last)
 	}
@@ -97,10 +97,10 @@ type output struct {
 
 const outputChunk = 32 << 10
 
-func (o *output) add(fields ...string) { o.grow(record.Append(o.buf, fields...)) }
+func (o *output) add(fields ...string) { o.grow(protocol.AppendFile(o.buf, fields...)) }
 
 // data adds bytes of a file.
-func (o *output) data(b []byte) { o.grow(record.AppendData(o.buf, b)) }
+func (o *output) data(b []byte) { o.grow(protocol.AppendFileData(o.buf, b)) }
 
 func (o *output) grow(buf []byte) {
 	if o.buf = buf; len(buf) >= outputChunk {
@@ -131,17 +131,17 @@ func faultOf(path string, err error) *fault {
 	name := strconv.Quote(path)
 	switch errno {
 	case syscall.ENOENT:
-		return &fault{record.NotFound, name + " does not exist in the sandbox; a list of its directory shows what does"}
+		return &fault{protocol.FileNotFound, name + " does not exist in the sandbox; a list of its directory shows what does"}
 	case syscall.ENOTDIR:
-		return &fault{record.NotDirectory, name + " is not a directory, or goes through what is none; StatFile tells what it is"}
+		return &fault{protocol.FileNotDirectory, name + " is not a directory, or goes through what is none; StatFile tells what it is"}
 	case syscall.ENOTEMPTY:
-		return &fault{record.NotEmpty, name + " is a directory that is not empty; remove it recursively if that is meant"}
+		return &fault{protocol.FileNotEmpty, name + " is a directory that is not empty; remove it recursively if that is meant"}
 	case syscall.EROFS:
-		return &fault{record.ReadOnly, name + " lies in a part of the sandbox that can only be read; choose another, or make its mount writable"}
+		return &fault{protocol.FileReadOnly, name + " lies in a part of the sandbox that can only be read; choose another, or make its mount writable"}
 	case syscall.EBUSY:
-		return &fault{record.Mounted, name + " is in use as a mount point; remove what is in it instead"}
+		return &fault{protocol.FileMounted, name + " is in use as a mount point; remove what is in it instead"}
 	}
-	return &fault{record.Other, name + ": the sandbox says: " + err.Error()}
+	return &fault{protocol.FileOther, name + ": the sandbox says: " + err.Error()}
 }
 
 func (o *output) stat(path string) *fault {
@@ -166,7 +166,7 @@ func (o *output) entry(name, path string, st *syscall.Stat_t) {
 		link, _ = os.Readlink(name)
 	}
 	decimal := func(n int64) string { return strconv.FormatInt(n, 10) }
-	o.add(record.Entry, kind, decimal(int64(st.Mode&0o7777)), decimal(int64(st.Uid)), decimal(int64(st.Gid)), decimal(size),
+	o.add(protocol.FileEntry, kind, decimal(int64(st.Mode&0o7777)), decimal(int64(st.Uid)), decimal(int64(st.Gid)), decimal(size),
 		decimal(int64(st.Mtim.Sec)), decimal(int64(st.Mtim.Nsec)), path, link)
 }
 
@@ -243,7 +243,7 @@ func locate(path string) (fd int, base, real string, err error) {
 func remove(path string, recursive bool) *fault {
 	fd, base, real, err := locate(path)
 	if base == "." {
-		return &fault{record.Reserved, strconv.Quote(path) + " is the sandbox's root, which stays; name what is in it"}
+		return &fault{protocol.FileReserved, strconv.Quote(path) + " is the sandbox's root, which stays; name what is in it"}
 	}
 	if err == nil {
 		err = syscall.Fchdir(fd)
@@ -264,7 +264,7 @@ func remove(path string, recursive bool) *fault {
 	}
 	for _, point := range points {
 		if paths.Within(point, real) {
-			return &fault{record.Mounted, strconv.Quote(path) + " is, or contains, the mount point " + strconv.Quote(point) +
+			return &fault{protocol.FileMounted, strconv.Quote(path) + " is, or contains, the mount point " + strconv.Quote(point) +
 				"; remove what is beside it, or in it, instead"}
 		}
 	}
@@ -285,7 +285,7 @@ func remove(path string, recursive bool) *fault {
 // reserved refuses a path without links that is the sandbox's own, or the kernel's.
 func reserved(real string) *fault {
 	if dir := paths.Reserved(real); dir != "" {
-		return &fault{record.Reserved, strconv.Quote(real) + " lies in " + dir + ", which the sandbox needs for itself; choose another path"}
+		return &fault{protocol.FileReserved, strconv.Quote(real) + " lies in " + dir + ", which the sandbox needs for itself; choose another path"}
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/agbox-dev/agbox/guest/files/record"
 	"github.com/agbox-dev/agbox/guest/kernel"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	"github.com/agbox-dev/agbox/paths"
 )
 
@@ -41,7 +41,7 @@ func (c *carrier) carry(path string) *fault {
 	}
 	for _, dir := range kernels {
 		if paths.Within(real, dir) {
-			return &fault{record.Memory, strconv.Quote(path) + " lies in " + dir + ", where only the sandbox's own processes see what there is; use an exec, or another path"}
+			return &fault{protocol.FileMemory, strconv.Quote(path) + " lies in " + dir + ", where only the sandbox's own processes see what there is; use an exec, or another path"}
 		}
 	}
 	c.links, c.buf = map[fileID]string{}, make([]byte, outputChunk)
@@ -61,19 +61,19 @@ func (c *carrier) one(path, name string, st *syscall.Stat_t) *fault {
 		if err != nil {
 			return c.unlessGone(path, err)
 		}
-		c.item(record.TypeSymlink, name, target, st)
+		c.item(protocol.ItemSymlink, name, target, st)
 	case syscall.S_IFDIR:
-		c.item(record.TypeDirectory, name, "", st)
+		c.item(protocol.ItemDirectory, name, "", st)
 		if slices.Contains(kernels, path) {
 			return nil
 		}
 		return c.below(path, name)
 	case syscall.S_IFIFO:
-		c.item(record.TypeFIFO, name, "", st)
+		c.item(protocol.ItemFIFO, name, "", st)
 	case syscall.S_IFCHR:
-		c.item(record.TypeCharacters, name, "", st)
+		c.item(protocol.ItemCharacters, name, "", st)
 	case syscall.S_IFBLK:
-		c.item(record.TypeBlocks, name, "", st)
+		c.item(protocol.ItemBlocks, name, "", st)
 	}
 	return nil // a socket is nothing that could be carried
 }
@@ -112,7 +112,7 @@ func (c *carrier) regular(path, name string) *fault {
 	switch err {
 	case nil:
 	case syscall.EAGAIN:
-		return &fault{record.Other, strconv.Quote(path) + " is held by a process in the sandbox, which has a lease on it; end that, or leave the file out"}
+		return &fault{protocol.FileOther, strconv.Quote(path) + " is held by a process in the sandbox, which has a lease on it; end that, or leave the file out"}
 	case syscall.ELOOP, syscall.ENXIO:
 		return nil // it became something else
 	default:
@@ -129,14 +129,14 @@ func (c *carrier) regular(path, name string) *fault {
 	if st.Nlink > 1 {
 		id := fileID{st.Dev, st.Ino}
 		if first, known := c.links[id]; known {
-			c.item(record.TypeLink, name, first, &st)
+			c.item(protocol.ItemLink, name, first, &st)
 			return nil
 		}
 		if len(c.links) < maxLinks {
 			c.links[id] = name
 		}
 	}
-	c.item(record.TypeFile, name, "", &st)
+	c.item(protocol.ItemFile, name, "", &st)
 	for rest := st.Size; rest > 0; {
 		n, err := syscall.Read(fd, c.buf[:min(rest, int64(len(c.buf)))])
 		if err == syscall.EINTR {
@@ -146,7 +146,7 @@ func (c *carrier) regular(path, name string) *fault {
 			return faultOf(path, err)
 		}
 		if n == 0 {
-			return &fault{record.Other, strconv.Quote(path) + " became shorter while it was read; try again when nobody writes to it"}
+			return &fault{protocol.FileOther, strconv.Quote(path) + " became shorter while it was read; try again when nobody writes to it"}
 		}
 		c.output.data(c.buf[:n])
 		rest -= int64(n)
@@ -155,12 +155,12 @@ func (c *carrier) regular(path, name string) *fault {
 }
 
 func (c *carrier) item(kind, name, link string, st *syscall.Stat_t) {
-	i := record.Item{Type: kind, Mode: int64(st.Mode & 0o7777), UID: int64(st.Uid), GID: int64(st.Gid),
+	i := protocol.FileItem{Type: kind, Mode: int64(st.Mode & 0o7777), UID: int64(st.Uid), GID: int64(st.Gid),
 		Seconds: int64(st.Mtim.Sec), Nanoseconds: int64(st.Mtim.Nsec), Name: name, Link: link}
 	switch kind {
-	case record.TypeFile:
+	case protocol.ItemFile:
 		i.Size = st.Size
-	case record.TypeCharacters, record.TypeBlocks:
+	case protocol.ItemCharacters, protocol.ItemBlocks:
 		i.Device = int64(st.Rdev)
 	}
 	c.grow(i.Append(c.output.buf))

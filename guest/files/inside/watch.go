@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/agbox-dev/agbox/guest/files/record"
 	"github.com/agbox-dev/agbox/guest/kernel"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	"github.com/agbox-dev/agbox/paths"
 )
 
@@ -127,7 +127,7 @@ func watchFault(path string, err error) *fault {
 		return &fault{scarce, "the host allows no further inotify watches; watch less, or raise fs.inotify.max_user_watches and max_user_instances there"}
 	}
 	if err == syscall.ENAMETOOLONG {
-		return &fault{record.Other, strconv.Quote(path[:min(len(path), 60)]) + "… has directories that are too deep to be named; watch one below, or without what is below"}
+		return &fault{protocol.FileOther, strconv.Quote(path[:min(len(path), 60)]) + "… has directories that are too deep to be named; watch one below, or without what is below"}
 	}
 	return faultOf(path, err)
 }
@@ -174,7 +174,7 @@ func (w *watcher) tell(kind, path, old string, directory bool) {
 	if directory {
 		mark = "d"
 	}
-	w.output.add(record.Event, kind, path, old, mark)
+	w.output.add(protocol.FileEvent, kind, path, old, mark)
 }
 
 func (w *watcher) read(buf []byte) *fault {

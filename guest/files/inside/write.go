@@ -13,8 +13,8 @@ import (
 	"unsafe"
 
 	"github.com/agbox-dev/agbox/guest/account"
-	"github.com/agbox-dev/agbox/guest/files/record"
 	"github.com/agbox-dev/agbox/guest/kernel"
+	"github.com/agbox-dev/agbox/guest/protocol"
 	"github.com/agbox-dev/agbox/paths"
 )
 
@@ -53,13 +53,13 @@ func write(args []string) *fault {
 		return problem
 	}
 	for {
-		fields, err := record.Read(w.in)
-		if err == nil && fields[0] == record.End {
+		fields, err := protocol.ReadFile(w.in)
+		if err == nil && fields[0] == protocol.FileEnd {
 			return nil
 		}
-		var i record.Item
+		var i protocol.FileItem
 		if err == nil {
-			i, err = record.ParseItem(fields)
+			i, err = protocol.ParseFileItem(fields)
 		}
 		if err != nil {
 			return cutOff(err)
@@ -75,18 +75,18 @@ func cutOff(err error) *fault {
 	if err == io.EOF {
 		os.Exit(0)
 	}
-	return &fault{record.Other, "what is to be written cannot be read: " + err.Error()}
+	return &fault{protocol.FileOther, "what is to be written cannot be read: " + err.Error()}
 }
 
 // findOwner resolves whom it is for, as for an exec.
 func (w *writer) findOwner(owner, user, imageUser string) *fault {
 	rules := account.Rules{User: user, ImageUser: imageUser, CanSwitch: true}
 	if err := rules.Refresh(); err != nil {
-		return &fault{record.Other, account.Unreadable(err)}
+		return &fault{protocol.FileOther, account.Unreadable(err)}
 	}
 	a, problem := rules.Of(owner)
 	if problem != "" {
-		return &fault{record.Owner, problem + "; name one that is, or a number"}
+		return &fault{protocol.FileOwner, problem + "; name one that is, or a number"}
 	}
 	w.uid, w.gid = int(a.UID), int(a.GID)
 	return nil
@@ -138,7 +138,7 @@ func (w *writer) enter(in place, name string) (next place, made bool, problem *f
 		return next, false, faultOf(next.real, err)
 	}
 	if next.fd, err = syscall.Openat(in.fd, name, flags, 0); err == syscall.ENOENT {
-		return next, false, &fault{record.NotFound, strconv.Quote(next.real) + " goes through a link to " + strconv.Quote(target) +
+		return next, false, &fault{protocol.FileNotFound, strconv.Quote(next.real) + " goes through a link to " + strconv.Quote(target) +
 			", which does not exist in the sandbox; remove the link or make that"}
 	} else if err != nil {
 		return next, false, faultOf(next.real, err)
@@ -148,7 +148,7 @@ func (w *writer) enter(in place, name string) (next place, made bool, problem *f
 		return next, false, faultOf(from, err)
 	}
 	if w.bounded && !paths.Within(next.real, w.top.real) {
-		return next, false, &fault{record.Escapes, "the tar stream goes through " + strconv.Quote(from) + ", which is a link in the sandbox to " +
+		return next, false, &fault{protocol.FileEscapes, "the tar stream goes through " + strconv.Quote(from) + ", which is a link in the sandbox to " +
 			strconv.Quote(next.real) + ", out of " + strconv.Quote(w.top.real) + "; unpack it there"}
 	}
 	return next, false, reserved(next.real)
@@ -186,7 +186,7 @@ func (w *writer) parent(name string) (in place, base string, problem *fault) {
 	return w.at, base, reserved(kernel.Join(w.at.real, base))
 }
 
-func (w *writer) item(i *record.Item) *fault {
+func (w *writer) item(i *protocol.FileItem) *fault {
 	if w.uid != 0 {
 		i.Mode &^= 0o6000 // setuid and setgid bits are root's alone
 	}
@@ -200,18 +200,18 @@ func (w *writer) item(i *record.Item) *fault {
 	if problem != nil {
 		return problem
 	}
-	if i.Type == record.TypeDirectory {
+	if i.Type == protocol.ItemDirectory {
 		return w.directory(in, base, i)
 	}
 	// Nothing of another name can be in the way of this one.
 	name := ".agbox-" + strconv.FormatUint(rand.Uint64(), 36)
 	path := kernel.Join(in.real, base)
 	switch i.Type {
-	case record.TypeFile:
+	case protocol.ItemFile:
 		problem = w.regular(in, name, path, i)
-	case record.TypeSymlink:
+	case protocol.ItemSymlink:
 		problem = w.symlink(in, name, path, i)
-	case record.TypeLink:
+	case protocol.ItemLink:
 		var from place
 		var of string
 		if from, of, problem = w.target(i.Link); problem == nil {
@@ -221,16 +221,16 @@ func (w *writer) item(i *record.Item) *fault {
 			syscall.Close(from.fd)
 		}
 	default:
-		return cutOff(record.ErrMalformed)
+		return cutOff(protocol.ErrMalformed)
 	}
 	if problem == nil {
 		if err := syscall.Renameat(in.fd, name, in.fd, base); err == syscall.EISDIR || err == syscall.ENOTEMPTY {
-			problem = &fault{record.Other, strconv.Quote(path) + " is a directory, which no file takes the place of; remove it first"}
+			problem = &fault{protocol.FileOther, strconv.Quote(path) + " is a directory, which no file takes the place of; remove it first"}
 		} else if err != nil {
 			problem = faultOf(path, err)
 		}
 	}
-	if problem != nil || i.Type == record.TypeLink { // of two names of one file none is taken away
+	if problem != nil || i.Type == protocol.ItemLink { // of two names of one file none is taken away
 		syscall.Unlinkat(in.fd, name)
 	}
 	return problem
@@ -245,14 +245,14 @@ func (w *writer) target(name string) (in place, base string, problem *fault) {
 	return in, base, problem
 }
 
-func (w *writer) directory(in place, base string, i *record.Item) *fault {
+func (w *writer) directory(in place, base string, i *protocol.FileItem) *fault {
 	path := kernel.Join(in.real, base)
 	if err := syscall.Mkdirat(in.fd, base, 0o700); err != nil && err != syscall.EEXIST {
 		return faultOf(path, err)
 	}
 	fd, err := syscall.Openat(in.fd, base, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err == syscall.ENOTDIR || err == syscall.ELOOP {
-		return &fault{record.NotDirectory, strconv.Quote(path) + " is no directory, and none takes its place; remove it first"}
+		return &fault{protocol.FileNotDirectory, strconv.Quote(path) + " is no directory, and none takes its place; remove it first"}
 	} else if err != nil {
 		return faultOf(path, err)
 	}
@@ -261,7 +261,7 @@ func (w *writer) directory(in place, base string, i *record.Item) *fault {
 }
 
 // attributes gives a file that is open its owner, mode and time.
-func (w *writer) attributes(fd int, path string, i *record.Item) *fault {
+func (w *writer) attributes(fd int, path string, i *protocol.FileItem) *fault {
 	err := syscall.Fchown(fd, w.uid, w.gid)
 	if err == nil {
 		err = syscall.Fchmod(fd, uint32(i.Mode))
@@ -276,22 +276,22 @@ func (w *writer) attributes(fd int, path string, i *record.Item) *fault {
 }
 
 // regular has the file under its temporary name, whole or not at all.
-func (w *writer) regular(in place, name, path string, i *record.Item) *fault {
+func (w *writer) regular(in place, name, path string, i *protocol.FileItem) *fault {
 	fd, err := syscall.Openat(in.fd, name, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return faultOf(path, err)
 	}
 	defer syscall.Close(fd)
 	for at := int64(0); at < i.Size; {
-		fields, err := record.Read(w.in)
+		fields, err := protocol.ReadFile(w.in)
 		if err != nil {
 			syscall.Unlinkat(in.fd, name)
 			return cutOff(err)
 		}
 		size := int64(-1)
-		if len(fields) == 2 && fields[0] == record.Hole {
+		if len(fields) == 2 && fields[0] == protocol.FileHole {
 			size, _ = strconv.ParseInt(fields[1], 10, 64)
-		} else if len(fields) == 2 && fields[0] == record.Data {
+		} else if len(fields) == 2 && fields[0] == protocol.FileData {
 			size = int64(len(fields[1]))
 			err = writeAt(fd, fields[1], at)
 		}
@@ -299,7 +299,7 @@ func (w *writer) regular(in place, name, path string, i *record.Item) *fault {
 			return faultOf(path, err)
 		}
 		if size <= 0 || size > i.Size-at {
-			return cutOff(record.ErrMalformed)
+			return cutOff(protocol.ErrMalformed)
 		}
 		at += size
 	}
@@ -320,7 +320,7 @@ func writeAt(fd int, data string, at int64) error {
 	return nil
 }
 
-func (w *writer) symlink(in place, name, path string, i *record.Item) *fault {
+func (w *writer) symlink(in place, name, path string, i *protocol.FileItem) *fault {
 	err := kernel.SymlinkAt(i.Link, in.fd, name)
 	if err != nil {
 		return faultOf(path, err)
@@ -347,7 +347,7 @@ func (w *writer) symlink(in place, name, path string, i *record.Item) *fault {
 	return nil
 }
 
-func written(i *record.Item) syscall.Timespec {
+func written(i *protocol.FileItem) syscall.Timespec {
 	stamp := syscall.NsecToTimespec(0)
 	stamp.Sec, stamp.Nsec = i.Seconds, i.Nanoseconds
 	return stamp
