@@ -52,8 +52,10 @@ const (
 const listedBefore = 10 * time.Millisecond
 
 func (s *Server) SandboxChanges(req *agboxv1.SandboxChangesRequest, stream grpc.ServerStreamingServer[agboxv1.SandboxChangesResponse]) error {
-	return s.changes(stream.Context(), req.SandboxId, "targets", req.Targets, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
-		out := &changeStream{stream: stream, next: &agboxv1.SandboxChangesResponse{Mount: &agboxv1.ChangedMount{
+	ctx, send, done := paced(s, stream.Context(), stream)
+	defer done()
+	return s.changes(ctx, req.SandboxId, "targets", req.Targets, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
+		out := &changeStream{send: send, next: &agboxv1.SandboxChangesResponse{Mount: &agboxv1.ChangedMount{
 			Target: m.Target, Source: m.Source, ListedAt: timestamppb.New(time.Now().Add(-listedBefore))}}}
 		err := s.runtime.Changes(ctx, req.SandboxId, index, m.Source, out.add)
 		if err != nil {
@@ -64,8 +66,10 @@ func (s *Server) SandboxChanges(req *agboxv1.SandboxChangesRequest, stream grpc.
 }
 
 func (s *Server) DownloadChanges(req *agboxv1.DownloadChangesRequest, stream grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]) error {
-	return s.changes(stream.Context(), req.SandboxId, "target", []string{req.Target}, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
-		out := bufio.NewWriterSize(&chunks{stream: stream, most: s.config.MaxTransfer}, output.MaxChunk)
+	ctx, send, done := paced(s, stream.Context(), stream)
+	defer done()
+	return s.changes(ctx, req.SandboxId, "target", []string{req.Target}, func(ctx context.Context, index int, m *agboxv1.MountSpec) error {
+		out := bufio.NewWriterSize(&chunks{send: send, most: s.config.MaxTransfer}, output.MaxChunk)
 		if err := s.runtime.ChangesTar(ctx, req.SandboxId, index, m.Source, out); err != nil {
 			return err
 		}
@@ -76,7 +80,7 @@ func (s *Server) DownloadChanges(req *agboxv1.DownloadChangesRequest, stream grp
 // chunks sends what is written, in messages of output.MaxChunk at most, and no more than most bytes in all, 0 for no bound: a file
 // may have grown, or become a hole, since it was looked at.
 type chunks struct {
-	stream     grpc.ServerStreamingServer[agboxv1.DownloadFilesChunk]
+	send       func(*agboxv1.DownloadFilesChunk) error
 	sent, most uint64
 }
 
@@ -85,7 +89,7 @@ func (c *chunks) Write(p []byte) (int, error) {
 		return 0, files.Refuse(files.ErrTooLarge, "what was changed has more than %d bytes, holes counted: %s", c.most, whyTransfer)
 	}
 	for part := range slices.Chunk(p, output.MaxChunk) {
-		if err := c.stream.Send(&agboxv1.DownloadFilesChunk{Data: part}); err != nil {
+		if err := c.send(&agboxv1.DownloadFilesChunk{Data: part}); err != nil {
 			return 0, err
 		}
 	}
@@ -179,9 +183,9 @@ func unreadable(err error, sandboxID string) error {
 
 // changeStream gathers changes into messages. The first of a mount is sent also without any.
 type changeStream struct {
-	stream grpc.ServerStreamingServer[agboxv1.SandboxChangesResponse]
-	next   *agboxv1.SandboxChangesResponse
-	bytes  int
+	send  func(*agboxv1.SandboxChangesResponse) error
+	next  *agboxv1.SandboxChangesResponse
+	bytes int
 }
 
 func (c *changeStream) add(change *layer.Change) error {
@@ -202,7 +206,7 @@ func (c *changeStream) flush() error {
 	}
 	sent := c.next
 	c.next, c.bytes = &agboxv1.SandboxChangesResponse{}, 0
-	return c.stream.Send(sent)
+	return c.send(sent)
 }
 
 func changeOnWire(c *layer.Change) *agboxv1.Change {

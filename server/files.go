@@ -74,8 +74,8 @@ var fileKinds = []struct {
 	{files.ErrRefused, codes.FailedPrecondition, reasonFileRefused, "path"},
 }
 
-// errStalled ends a transfer whose client neither sends nor reads.
-var errStalled = errors.New("the transfer was cut off: the client did nothing for a minute, and the sandbox can do nothing else meanwhile: start it again")
+// errStalled ends a transfer that stands still.
+var errStalled = errors.New("the transfer was cut off: for a minute the client has neither sent nor read, or the engine has done nothing: start it again")
 
 // stallTime is how long a transfer may stand still. The engine answers nothing else about a container meanwhile.
 const stallTime = time.Minute
@@ -134,7 +134,7 @@ func (s *Server) whileFree(ctx context.Context, sandboxID string) (_ context.Con
 			return nil
 		}
 		return &lifecycle.Refusal{Kind: lifecycle.ErrInvalidState, Message: fmt.Sprintf(
-			"the transfer was cut off by the %s of sandbox %s, which is %s: start it again when that is over", state.Operation, sandboxID, stateName(state.Phase))}
+			"the transfer was cut off by the %s of sandbox %s, which is %s: start it again when that is over", lifecycle.Verb(state.Operation), sandboxID, stateName(state.Phase))}
 	})
 }
 
@@ -199,13 +199,13 @@ var errStartAgain = errors.New("a second start")
 
 func newIncoming(s *Server, ctx context.Context, stop context.CancelCauseFunc, stream grpc.ClientStreamingServer[agboxv1.UploadFilesRequest, agboxv1.UploadFilesResponse]) *incoming {
 	in := &incoming{ctx: ctx, parts: make(chan []byte)}
-	s.receivers.Go(func() { // Recv ends with the call
+	s.apart.Go(func() { // Recv ends with the call
 		stalled := time.AfterFunc(stallTime, func() { stop(errStalled) })
 		defer stalled.Stop()
 		defer close(in.parts)
 		for {
 			message, err := stream.Recv()
-			stalled.Stop() // from here on it is the engine that takes its time
+			stalled.Reset(2 * stallTime) // from here on it is the sandbox, which has a bound of its own, or the engine that takes its time
 			if err != nil {
 				if in.failed = err; err != io.EOF {
 					stop(context.Canceled)
@@ -258,10 +258,12 @@ func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.Se
 	}
 	ctx, end := s.whileFree(stream.Context(), req.SandboxId)
 	defer end()
+	ctx, send, done := paced(s, ctx, stream)
+	defer done()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	stalled := time.AfterFunc(stallTime, func() { stop(errStalled) })
-	defer stalled.Stop()
+	reading := time.AfterFunc(stallTime, func() { stop(errStalled) })
+	defer reading.Stop()
 	from, err := s.runtime.DownloadFiles(ctx, req.SandboxId, access.path, access.running())
 	if err != nil {
 		return because(ctx, err)
@@ -270,13 +272,14 @@ func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.Se
 	bounded := files.Bound(from, s.downloadBounds(access.path))
 	buffer := make([]byte, output.MaxChunk)
 	for {
+		reading.Reset(stallTime)
 		n, err := bounded.Read(buffer)
+		reading.Stop()
 		if n > 0 {
-			// Send keeps the message no longer than the call: it is encoded first.
-			if err := stream.Send(&agboxv1.DownloadFilesChunk{Data: buffer[:n]}); err != nil {
+			// The message is not kept: it is encoded first.
+			if err := send(&agboxv1.DownloadFilesChunk{Data: buffer[:n]}); err != nil {
 				return err
 			}
-			stalled.Reset(stallTime)
 		}
 		if err == io.EOF {
 			return nil

@@ -94,8 +94,8 @@ type Server struct {
 	carried carried
 	output  *output.Reader
 	fleet   *fleet.Fleet
-	// receivers read what clients upload, and end with their streams.
-	receivers sync.WaitGroup
+	// apart is what sends or receives apart from the handler, and ends with its stream.
+	apart sync.WaitGroup
 	// snapshotMade holds a token when a snapshot was made since retain has looked.
 	snapshotMade chan struct{}
 	once         sync.Once
@@ -161,7 +161,7 @@ func (s *Server) Shutdown() {
 		cut := time.AfterFunc(drainTime, s.grpc.Stop)
 		defer cut.Stop()
 		s.grpc.GracefulStop()
-		s.receivers.Wait()
+		s.apart.Wait()
 		s.output.Wait()
 	})
 }
