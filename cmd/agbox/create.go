@@ -17,18 +17,18 @@ import (
 )
 
 type createFlags struct {
-	spec         sdk.Spec
-	image        string // --image
-	id, config   string
-	snapshot     string
-	env, labels  pairs
-	network      string
-	private      bool
-	allow        destinations
-	keep, hold   bool
-	lease        sdk.Lease
-	restart      sdk.RestartOnFailure
-	wait, noWait bool
+	spec        sdk.Spec
+	image       string // --image
+	id, config  string
+	snapshot    string
+	env, labels pairs
+	network     string
+	private     bool
+	allow       destinations
+	keep, hold  bool
+	lease       sdk.Lease
+	restart     sdk.RestartOnFailure
+	noWait      bool
 }
 
 func (a *app) createCommand() *cobra.Command {
@@ -85,7 +85,6 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.StringVar(&f.spec.Runtime, "runtime", "", "the engine's runtime, such as runsc (default: the engine's own)")
 	flags.StringVar(&f.snapshot, "snapshot", "", "begin with the files and the spec of this snapshot, in place of an image")
 	flags.StringVar(&f.config, "config", "", "YAML file with the spec, - for stdin; flags override it")
-	flags.BoolVar(&f.wait, "wait", true, "wait until the sandbox is ready")
 	flags.BoolVar(&f.noWait, "no-wait", false, "return when the sandbox is accepted")
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return f.complete(cmd, args) }
 	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
@@ -147,7 +146,7 @@ func (f *createFlags) complete(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) create(ctx context.Context, c *sdk.Client, f createFlags) error {
-	opts := []sdk.CreateOption{sdk.WithSandboxID(f.id), sdk.FromSnapshot(f.snapshot), sdk.WithWait(f.wait && !f.noWait)}
+	opts := []sdk.CreateOption{sdk.WithSandboxID(f.id), sdk.FromSnapshot(f.snapshot), sdk.WithWait(!f.noWait)}
 	if f.config != "" {
 		config, err := a.readConfig(f.config)
 		if err != nil {

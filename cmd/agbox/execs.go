@@ -52,23 +52,12 @@ func (a *app) execs(ctx context.Context, c *sdk.Client, req *agboxv1.ListExecsRe
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"ID", "SANDBOX", "STATE", "EXIT", "ENDED", "COMMAND"}}
-	for _, exec := range resp.GetExecs() {
-		if a.json {
-			if err := a.printJSON(exec); err != nil {
-				return err
-			}
-			continue
-		}
+	return printAll(a, resp.GetExecs(), []string{"ID", "SANDBOX", "STATE", "EXIT", "ENDED", "COMMAND"}, func(exec *agboxv1.ExecStatus) []string {
 		code, ended := "", ""
 		if exec.GetEndedAt() != nil {
 			code, ended = fmt.Sprint(exec.GetExitCode()), timeText(exec.GetEndedAt().AsTime())
 		}
-		rows = append(rows, []string{exec.GetExecId(), exec.GetSandboxId(),
-			strings.TrimPrefix(exec.GetState().String(), "EXEC_STATE_"), strings.Join(append([]string{code}, remarks(exec.GetResources())...), ", "), ended, strings.Join(exec.GetCommand(), " ")})
-	}
-	if a.json {
-		return nil
-	}
-	return a.printTable(rows)
+		return []string{exec.GetExecId(), exec.GetSandboxId(), strings.TrimPrefix(exec.GetState().String(), "EXEC_STATE_"),
+			strings.Join(append([]string{code}, remarks(exec.GetResources())...), ", "), ended, strings.Join(exec.GetCommand(), " ")}
+	})
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -54,24 +52,14 @@ func (a *app) statCommand() *cobra.Command {
 }
 
 func (a *app) printFiles(files []*agboxv1.FileInfo) error {
-	if a.json {
-		for _, file := range files {
-			if err := a.printJSON(file); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	rows := [][]string{{"MODE", "OWNER", "SIZE", "MODIFIED", "TYPE", "PATH"}}
-	for _, f := range files {
+	return printAll(a, files, []string{"MODE", "OWNER", "SIZE", "MODIFIED", "TYPE", "PATH"}, func(f *agboxv1.FileInfo) []string {
 		name := fileText(f.GetPath())
 		if f.GetType() == sdk.FileSymlink {
 			name += " -> " + fileText(f.GetLinkTarget())
 		}
-		rows = append(rows, []string{fmt.Sprintf("%04o", f.GetMode()), fmt.Sprintf("%d:%d", f.GetUid(), f.GetGid()),
-			fmt.Sprint(f.GetSize()), timeText(f.GetModifiedAt().AsTime()), f.GetType(), name})
-	}
-	return a.printTable(rows)
+		return []string{fmt.Sprintf("%04o", f.GetMode()), fmt.Sprintf("%d:%d", f.GetUid(), f.GetGid()),
+			fmt.Sprint(f.GetSize()), timeText(f.GetModifiedAt().AsTime()), f.GetType(), name}
+	})
 }
 
 // fileText quotes a name that would not stay on its line, or would speak to the terminal.
@@ -110,33 +98,10 @@ until the sandbox stops. The first line says that the watch has begun.`,
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "all that is below, too")
 	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
 		at, _ := remote(args[0])
-		return a.watchFiles(ctx, c, &agboxv1.WatchFilesRequest{SandboxId: at.sandbox, Path: at.path, Recursive: recursive})
+		events, err := c.Raw().WatchFiles(ctx, &agboxv1.WatchFilesRequest{SandboxId: at.sandbox, Path: at.path, Recursive: recursive})
+		return printStream(a, events, err, nil, func(event *agboxv1.FileEvent) error { return a.printLine("%s", fileEventText(event)) })
 	})
 	return cmd
-}
-
-func (a *app) watchFiles(ctx context.Context, c *sdk.Client, req *agboxv1.WatchFilesRequest) error {
-	events, err := c.Raw().WatchFiles(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer events.Close()
-	for {
-		event, err := events.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if a.json {
-			err = a.printJSON(event)
-		} else {
-			err = a.printLine("%s", fileEventText(event))
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 func fileEventText(event *agboxv1.FileEvent) string {

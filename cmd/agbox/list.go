@@ -39,21 +39,10 @@ func (a *app) list(ctx context.Context, c *sdk.Client, req *agboxv1.ListSandboxe
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"ID", "STATE", "IMAGE", "CREATED", "LABELS"}}
-	for _, box := range resp.GetSandboxes() {
-		if a.json {
-			if err := a.printJSON(box); err != nil {
-				return err
-			}
-			continue
-		}
-		rows = append(rows, []string{box.GetSandboxId(), strings.TrimPrefix(box.GetState().String(), "SANDBOX_STATE_"),
-			box.GetImage(), timeText(box.GetCreatedAt().AsTime()), labelText(box.GetLabels())})
-	}
-	if a.json {
-		return nil
-	}
-	return a.printTable(rows)
+	return printAll(a, resp.GetSandboxes(), []string{"ID", "STATE", "IMAGE", "CREATED", "LABELS"}, func(box *agboxv1.SandboxHandle) []string {
+		return []string{box.GetSandboxId(), strings.TrimPrefix(box.GetState().String(), "SANDBOX_STATE_"),
+			box.GetImage(), timeText(box.GetCreatedAt().AsTime()), labelText(box.GetLabels())}
+	})
 }
 
 func (a *app) getCommand() *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agbox-dev/agbox/sdk/raw"
 	"github.com/agbox-dev/agbox/text"
 )
 
@@ -47,6 +49,51 @@ func (a *app) printTable(rows [][]string) error {
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	return w.Flush()
+}
+
+// printAll writes messages: as JSON, one a line, or as rows of a table.
+func printAll[M proto.Message](a *app, list []M, head []string, row func(M) []string) error {
+	rows := [][]string{head}
+	for _, message := range list {
+		if !a.json {
+			rows = append(rows, row(message))
+		} else if err := a.printJSON(message); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return nil
+	}
+	return a.printTable(rows)
+}
+
+// errStreamEnded: there is no more, and there would be if agboxd had not ended.
+var errStreamEnded = errors.New("agboxd ended the stream: watch again when it is back")
+
+// printStream writes each message that comes, as JSON or by print, and returns ended at the stream's end.
+func printStream[T any, M interface {
+	*T
+	proto.Message
+}](a *app, stream *raw.Receiver[T], err, ended error, print func(M) error) error {
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	if a.json {
+		print = func(message M) error { return a.printJSON(message) }
+	}
+	for {
+		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return ended
+		}
+		if err == nil {
+			err = print(message)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // printLine writes one line.

@@ -81,7 +81,7 @@ func (a *app) capture(ctx context.Context, c *sdk.Client, req *agboxv1.SnapshotS
 }
 
 func (a *app) snapshotListCommand() *cobra.Command {
-	var filter sdk.SnapshotFilter
+	var of string
 	var labels pairs
 	cmd := &cobra.Command{
 		Use:     "ls",
@@ -89,45 +89,22 @@ func (a *app) snapshotListCommand() *cobra.Command {
 		Short:   "List snapshots, newest first",
 		Args:    cobra.NoArgs,
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
-			filter.Labels = labels.values
-			if a.json {
-				return a.snapshotsJSON(ctx, c, filter)
+			resp, err := c.Raw().ListSnapshots(ctx, &agboxv1.ListSnapshotsRequest{SandboxId: of, LabelSelector: labels.values})
+			if err != nil {
+				return err
 			}
-			return a.snapshots(ctx, c, filter)
+			return printAll(a, resp.GetSnapshots(), []string{"ID", "SANDBOX", "SIZE", "CREATED", "LABELS"}, func(s *agboxv1.Snapshot) []string {
+				labels := labelText(s.GetLabels())
+				if s.GetFork() {
+					labels = "(of a fork)"
+				}
+				return []string{s.GetSnapshotId(), s.GetSandboxId(), byteText(s.GetSizeBytes()), timeText(s.GetCreatedAt().AsTime()), labels}
+			})
 		}),
 	}
 	cmd.Flags().Var(&labels, "label", "only those with the label; with several, with all of them")
-	cmd.Flags().StringVar(&filter.SandboxID, "sandbox", "", "only those of this sandbox")
+	cmd.Flags().StringVar(&of, "sandbox", "", "only those of this sandbox")
 	return cmd
-}
-
-func (a *app) snapshots(ctx context.Context, c *sdk.Client, filter sdk.SnapshotFilter) error {
-	list, err := c.ListSnapshots(ctx, filter)
-	if err != nil {
-		return err
-	}
-	rows := [][]string{{"ID", "SANDBOX", "SIZE", "CREATED", "LABELS"}}
-	for _, s := range list {
-		labels := labelText(s.Labels)
-		if s.Fork {
-			labels = "(of a fork)"
-		}
-		rows = append(rows, []string{s.ID, s.SandboxID, byteText(s.SizeBytes), timeText(s.CreatedAt), labels})
-	}
-	return a.printTable(rows)
-}
-
-func (a *app) snapshotsJSON(ctx context.Context, c *sdk.Client, filter sdk.SnapshotFilter) error {
-	resp, err := c.Raw().ListSnapshots(ctx, &agboxv1.ListSnapshotsRequest{SandboxId: filter.SandboxID, LabelSelector: filter.Labels})
-	if err != nil {
-		return err
-	}
-	for _, s := range resp.GetSnapshots() {
-		if err := a.printJSON(s); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (a *app) snapshotRemoveCommand() *cobra.Command {

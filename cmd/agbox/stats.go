@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/docker/go-units"
@@ -37,11 +36,8 @@ func (a *app) statsCommand() *cobra.Command {
 			return cobra.ExactArgs(1)(cmd, args)
 		},
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
-			switch {
-			case watch:
+			if watch {
 				return a.watchStats(ctx, c, &agboxv1.WatchStatsRequest{LabelSelector: labels.values, Interval: durationpb.New(interval)})
-			case a.json:
-				return a.statsJSON(ctx, c, args[0])
 			}
 			return a.stats(ctx, c, args[0])
 		}),
@@ -55,60 +51,29 @@ func (a *app) statsCommand() *cobra.Command {
 // watchStats prints a line for each container each time, until interrupted or until agboxd goes away.
 func (a *app) watchStats(ctx context.Context, c *sdk.Client, req *agboxv1.WatchStatsRequest) error {
 	stream, err := c.Raw().WatchStats(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for {
-		stats, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return errors.New("agboxd ended the stream: watch again when it is back")
-		} else if err != nil {
-			return err
-		}
-		if a.json {
-			if err := a.printJSON(stats); err != nil {
-				return err
-			}
-			continue
-		}
+	return printStream(a, stream, err, errStreamEnded, func(stats *agboxv1.SandboxStats) (err error) {
 		for _, s := range stats.GetContainers() {
-			if err := a.printLine("%s  %s  cpu %s  memory %s  pids %d", stats.GetSandboxId(), cmp.Or(s.GetServiceName(), "(primary)"),
-				s.GetCpuTime().AsDuration().Round(time.Millisecond), byteText(s.GetMemoryBytes()), s.GetPids()); err != nil {
-				return err
-			}
+			err = errors.Join(err, a.printLine("%s  %s  cpu %s  memory %s  pids %d", stats.GetSandboxId(), cmp.Or(s.GetServiceName(), "(primary)"),
+				s.GetCpuTime().AsDuration().Round(time.Millisecond), byteText(s.GetMemoryBytes()), s.GetPids()))
 		}
-	}
+		return err
+	})
 }
 
 func (a *app) stats(ctx context.Context, c *sdk.Client, id string) error {
-	stats, err := c.Stats(ctx, id)
-	if err != nil {
-		return err
-	}
-	rows := [][]string{{"CONTAINER", "CPU TIME", "MEMORY", "PIDS", "NET IN / OUT", "DISK READ / WRITTEN"}}
-	for _, s := range stats {
-		rows = append(rows, []string{
-			cmp.Or(s.Service, "(primary)"), s.CPUTime.Round(time.Millisecond).String(),
-			byteText(s.MemoryBytes) + " of " + byteText(s.MemoryLimitBytes), fmt.Sprint(s.Pids),
-			byteText(s.NetworkReceivedBytes) + " / " + byteText(s.NetworkSentBytes),
-			byteText(s.DiskReadBytes) + " / " + byteText(s.DiskWrittenBytes),
-		})
-	}
-	return a.printTable(rows)
-}
-
-func (a *app) statsJSON(ctx context.Context, c *sdk.Client, id string) error {
 	resp, err := c.Raw().GetStats(ctx, &agboxv1.GetStatsRequest{SandboxId: id})
 	if err != nil {
 		return err
 	}
-	for _, container := range resp.GetContainers() {
-		if err := a.printJSON(container); err != nil {
-			return err
+	head := []string{"CONTAINER", "CPU TIME", "MEMORY", "PIDS", "NET IN / OUT", "DISK READ / WRITTEN"}
+	return printAll(a, resp.GetContainers(), head, func(s *agboxv1.ContainerStats) []string {
+		return []string{
+			cmp.Or(s.GetServiceName(), "(primary)"), s.GetCpuTime().AsDuration().Round(time.Millisecond).String(),
+			byteText(s.GetMemoryBytes()) + " of " + byteText(s.GetMemoryLimitBytes()), fmt.Sprint(s.GetPids()),
+			byteText(s.GetNetworkReceivedBytes()) + " / " + byteText(s.GetNetworkSentBytes()),
+			byteText(s.GetDiskReadBytes()) + " / " + byteText(s.GetDiskWrittenBytes()),
 		}
-	}
-	return nil
+	})
 }
 
 func byteText(n uint64) string { return units.BytesSize(float64(n)) }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -23,34 +21,16 @@ interrupted or until agboxd goes away.`,
   agbox --json sandbox watch --snapshot | jq -r '.sandbox_id + " " + .event_type'`,
 		Args: cobra.NoArgs,
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
-			return a.watch(ctx, c, &agboxv1.WatchSandboxesRequest{LabelSelector: labels.values, IncludeCurrentSnapshot: snapshot})
+			stream, err := c.Raw().WatchSandboxes(ctx, &agboxv1.WatchSandboxesRequest{LabelSelector: labels.values, IncludeCurrentSnapshot: snapshot})
+			return printStream(a, stream, err, errStreamEnded, func(event *agboxv1.SandboxEvent) error {
+				if _, err := fmt.Fprintf(a.out, "%s  ", event.GetSandboxId()); err != nil {
+					return err
+				}
+				return a.printEvent(event)
+			})
 		}),
 	}
 	cmd.Flags().Var(&labels, "label", "only sandboxes with the label; with several, with all of them")
 	cmd.Flags().BoolVar(&snapshot, "snapshot", false, "show the current state of each first")
 	return cmd
-}
-
-func (a *app) watch(ctx context.Context, c *sdk.Client, req *agboxv1.WatchSandboxesRequest) error {
-	stream, err := c.Raw().WatchSandboxes(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer stream.Close()
-	for {
-		event, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return errors.New("agboxd ended the stream: watch again when it is back")
-		} else if err != nil {
-			return err
-		}
-		if !a.json {
-			if _, err := fmt.Fprintf(a.out, "%s  ", event.GetSandboxId()); err != nil {
-				return err
-			}
-		}
-		if err := a.printEvent(event); err != nil {
-			return err
-		}
-	}
 }
