@@ -151,11 +151,7 @@ func (c *Client) ListActiveExecs(ctx context.Context, sandboxID string) ([]Exec,
 	if err != nil {
 		return nil, err
 	}
-	execs := make([]Exec, 0, len(resp.GetExecs()))
-	for _, p := range resp.GetExecs() {
-		execs = append(execs, execOf(p))
-	}
-	return execs, nil
+	return all(resp.GetExecs(), execOf), nil
 }
 
 // apply takes over what an event about the exec tells.

@@ -2,13 +2,12 @@ package sdk
 
 import (
 	"context"
-	"errors"
-	"io"
 	"io/fs"
 	"iter"
 	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
 )
 
 // Kinds of files in a sandbox.
@@ -99,24 +98,8 @@ type FileEvent struct {
 // error: the context's, or ErrSandboxNotReady when the sandbox does not run any more. It does not go on over a restart of
 // the daemon, for what happens meanwhile nobody sees.
 func (c *Client) WatchFiles(ctx context.Context, id, path string, recursive bool) iter.Seq2[FileEvent, error] {
-	return func(yield func(FileEvent, error) bool) {
-		events, err := c.raw.WatchFiles(ctx, &agboxv1.WatchFilesRequest{SandboxId: id, Path: path, Recursive: recursive})
-		if err != nil {
-			yield(FileEvent{}, err)
-			return
-		}
-		defer events.Close()
-		for {
-			event, err := events.Recv()
-			if errors.Is(err, io.EOF) {
-				return
-			} else if err != nil {
-				yield(FileEvent{}, err)
-				return
-			}
-			if !yield(FileEvent{event.GetKind(), event.GetPath(), event.GetOldPath(), event.GetDirectory()}, nil) {
-				return
-			}
-		}
-	}
+	req := &agboxv1.WatchFilesRequest{SandboxId: id, Path: path, Recursive: recursive}
+	return streamed(func() (*raw.FileEvents, error) { return c.raw.WatchFiles(ctx, req) }, nil, func(p *agboxv1.FileEvent) FileEvent {
+		return FileEvent{p.GetKind(), p.GetPath(), p.GetOldPath(), p.GetDirectory()}
+	})
 }

@@ -130,11 +130,7 @@ func (c *Client) ListSandboxes(ctx context.Context, filter Filter) ([]Sandbox, e
 	if err != nil {
 		return nil, err
 	}
-	boxes := make([]Sandbox, 0, len(resp.GetSandboxes()))
-	for _, h := range resp.GetSandboxes() {
-		boxes = append(boxes, sandboxOf(h))
-	}
-	return boxes, nil
+	return all(resp.GetSandboxes(), sandboxOf), nil
 }
 
 // Resume starts a STOPPED sandbox again and waits until it is READY.

@@ -76,11 +76,7 @@ func (c *Client) ListSnapshots(ctx context.Context, filter SnapshotFilter) ([]Sn
 	if err != nil {
 		return nil, err
 	}
-	list := make([]Snapshot, 0, len(resp.GetSnapshots()))
-	for _, p := range resp.GetSnapshots() {
-		list = append(list, snapshotOf(p))
-	}
-	return list, nil
+	return all(resp.GetSnapshots(), snapshotOf), nil
 }
 
 // DeleteSnapshot removes a snapshot. One from which there is a sandbox, running or not, is refused with ErrSnapshotInUse.

@@ -99,9 +99,5 @@ func (c *Client) ListExecs(ctx context.Context, filter ExecFilter) ([]Exec, erro
 	if err != nil {
 		return nil, err
 	}
-	execs := make([]Exec, 0, len(resp.GetExecs()))
-	for _, p := range resp.GetExecs() {
-		execs = append(execs, execOf(p))
-	}
-	return execs, nil
+	return all(resp.GetExecs(), execOf), nil
 }

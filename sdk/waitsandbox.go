@@ -13,10 +13,7 @@ import (
 // when the timeout, unless 0, is over. It goes on over a restart of the daemon, and fails when there is none to ask
 // until the timeout or the context ends.
 func (c *Client) WaitSandbox(ctx context.Context, id string, timeout time.Duration, states ...State) (Sandbox, bool, error) {
-	req := &agboxv1.WaitSandboxRequest{SandboxId: id}
-	for _, state := range states {
-		req.States = append(req.States, agboxv1.SandboxState(agboxv1.SandboxState_value["SANDBOX_STATE_"+string(state)]))
-	}
+	req := &agboxv1.WaitSandboxRequest{SandboxId: id, States: protoStates(states)}
 	limit := ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc

@@ -2,9 +2,11 @@ package sdk
 
 import (
 	"context"
+	"io"
 	"iter"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
 )
 
 // WatchOption changes what WatchSandboxes tells.
@@ -30,22 +32,5 @@ func (c *Client) WatchSandboxes(ctx context.Context, opts ...WatchOption) iter.S
 	for _, opt := range opts {
 		opt(req)
 	}
-	return func(yield func(Event, error) bool) {
-		stream, err := c.raw.WatchSandboxes(ctx, req)
-		if err != nil {
-			yield(Event{}, err)
-			return
-		}
-		defer stream.Close()
-		for {
-			p, err := stream.Recv()
-			if err != nil {
-				yield(Event{}, err)
-				return
-			}
-			if !yield(eventOf(p), nil) {
-				return
-			}
-		}
-	}
+	return streamed(func() (*raw.Stream, error) { return c.raw.WatchSandboxes(ctx, req) }, io.EOF, eventOf)
 }

@@ -2,10 +2,12 @@ package sdk
 
 import (
 	"context"
+	"io"
 	"iter"
 	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/raw"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -24,22 +26,7 @@ func (c *Client) WatchStats(ctx context.Context, labels map[string]string, inter
 	if interval != 0 {
 		req.Interval = durationpb.New(interval)
 	}
-	return func(yield func(SandboxStats, error) bool) {
-		stream, err := c.raw.WatchStats(ctx, req)
-		if err != nil {
-			yield(SandboxStats{}, err)
-			return
-		}
-		defer stream.Close()
-		for {
-			p, err := stream.Recv()
-			if err != nil {
-				yield(SandboxStats{}, err)
-				return
-			}
-			if !yield(SandboxStats{SandboxID: p.GetSandboxId(), Containers: statsOf(p.GetContainers())}, nil) {
-				return
-			}
-		}
-	}
+	return streamed(func() (*raw.StatsStream, error) { return c.raw.WatchStats(ctx, req) }, io.EOF, func(p *agboxv1.SandboxStats) SandboxStats {
+		return SandboxStats{SandboxID: p.GetSandboxId(), Containers: statsOf(p.GetContainers())}
+	})
 }
