@@ -86,6 +86,10 @@ func TestDrainDeadline(t *testing.T) {
 	if next != (lifecycle.Stop{Reason: lifecycle.ReasonDrainDeadline}) || !at.Equal(start.Add(time.Hour)) {
 		t.Errorf("it does %v at %v", next, at)
 	}
+	s.must(t, lifecycle.Stop{})
+	if next, at := lifecycle.Next(s.state, lifecycle.Policy{}, lifecycle.Lease{}, s.now); next != nil || !at.IsZero() {
+		t.Errorf("while it is being stopped it does %v at %v", next, at)
+	}
 }
 
 // TestWaits: uses wait where the sandbox goes on for them, and only there.
