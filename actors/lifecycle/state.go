@@ -1,6 +1,6 @@
-// Package lifecycle is the pure core of a sandbox: Decide turns a state and a command into the events to
-// record, Fold turns a state and an event into the next state. No I/O, no clock, no goroutine; whatever a
-// sandbox is follows from folding its log.
+// Package lifecycle is the pure core of a sandbox and holds all policy: no I/O, no clock, no goroutine. Decide turns a state and a
+// command into the events to record, by the table in allowed.go. Fold turns a state and events into the next state; whatever a
+// sandbox is follows from folding its log. Next is what a sandbox does by itself and when, Facts what the end of work means.
 package lifecycle
 
 import (
