@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -44,12 +45,21 @@ func openTerminal(terminals int, size protocol.Size, a account.Account) (master,
 		syscall.Close(master)
 		return -1, -1, err
 	}
-	fd, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(master), ptPeer, syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC)
-	if errno != 0 {
-		syscall.Close(master)
-		return -1, -1, errno
-	}
+	const flags = syscall.O_RDWR | syscall.O_NOCTTY | syscall.O_CLOEXEC
+	fd, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(master), ptPeer, flags)
 	slave = int(fd)
+	if errno == syscall.ENOTTY { // gVisor opens it by its name only
+		var number uint32
+		if err = control(master, syscall.TIOCGPTN, unsafe.Pointer(&number)); err == nil {
+			slave, err = syscall.Openat(terminals, strconv.Itoa(int(number)), flags, 0)
+		}
+	} else if errno != 0 {
+		err = errno
+	}
+	if err != nil {
+		syscall.Close(master)
+		return -1, -1, err
+	}
 	if syscall.Fchown(slave, int(a.UID), -1) != nil { // its group is the one that devpts is mounted with
 		syscall.Fchmod(slave, 0o666)
 	}

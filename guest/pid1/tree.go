@@ -27,7 +27,8 @@ func (s *sandbox) tree(e *execution, all []process.Process) tree {
 		s.adopt(e, all)
 	}
 	for _, p := range all {
-		member := e.tag != 0 && p.Tag == e.tag || p.PID == e.pid && !e.exited || family && e.members[p.PID] == p.Started
+		started, relative := e.members[p.PID]
+		member := e.tag != 0 && p.Tag == e.tag || p.PID == e.pid && !e.exited || family && relative && started == p.Started
 		if member && !p.Zombie {
 			t.add(p)
 		}

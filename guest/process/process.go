@@ -21,13 +21,14 @@ import (
 // breaks when one dies.
 const (
 	LimitLocks = 10
+	tagLine    = "Max file locks" // in /proc/<pid>/limits
 	firstTag   = 1 << 40
 )
 
 // Limit is a resource limit as the kernel has it.
 type Limit struct{ Soft, Hard uint64 }
 
-// Tagger hands out tags; 0 when limits cannot be set, because the container has a low hard limit.
+// Tagger hands out tags; 0 when limits cannot be set, because the container has a low hard limit, or not be read, as with gVisor.
 type Tagger struct {
 	last uint64
 	// Hard is the hard limit that a tag is the soft one of.
@@ -38,7 +39,7 @@ type Tagger struct {
 func NewTagger() Tagger {
 	var own Limit
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_PRLIMIT64, 0, LimitLocks, 0, uintptr(unsafe.Pointer(&own)), 0, 0)
-	if errno != 0 {
+	if errno != 0 || !strings.Contains(readSome("/proc/self/limits", make([]byte, 4096)), tagLine) {
 		return Tagger{}
 	}
 	return Tagger{last: firstTag, Hard: own.Hard}
@@ -106,7 +107,7 @@ func (p *Process) parseStat(stat string) bool {
 }
 
 func (p *Process) parseLimits(limits string) {
-	_, rest, _ := strings.Cut(limits, "Max file locks")
+	_, rest, _ := strings.Cut(limits, tagLine)
 	if f := strings.Fields(rest); len(f) > 0 {
 		p.Tag, _ = strconv.ParseUint(f[0], 10, 64)
 	}

@@ -85,6 +85,7 @@ func Main(args []string) {
 // listen takes the place of an older relay, which leaves when somebody other than PID 1 connects.
 func (r *relay) listen() (int, error) {
 	if fd, err := kernel.Dial(r.socket); err == nil {
+		syscall.Shutdown(fd, syscall.SHUT_WR) // says nothing, which PID 1 would
 		for {
 			if n, err := syscall.Read(fd, make([]byte, 1)); err != syscall.EINTR && n <= 0 {
 				break
@@ -108,7 +109,7 @@ func (r *relay) listen() (int, error) {
 	return fd, err
 }
 
-// accept lets PID 1 in. Only root gets to the socket.
+// accept lets PID 1 in. Only root gets to the socket. gVisor names this process as the peer, whoever that is.
 func (r *relay) accept(listener int) {
 	for first := true; ; {
 		fd, _, err := syscall.Accept4(listener, syscall.SOCK_CLOEXEC)
@@ -120,7 +121,7 @@ func (r *relay) accept(listener int) {
 			os.Exit(1)
 		}
 		peer, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
-		if err != nil || peer.Pid != 1 || !first {
+		if err != nil || peer.Pid != 1 && peer.Pid != int32(os.Getpid()) || !first {
 			r.leave()
 		}
 		first = false
@@ -130,8 +131,10 @@ func (r *relay) accept(listener int) {
 }
 
 func (r *relay) readInit(fd int) {
-	<-r.ready
-	r.read(fd, func(m protocol.Message) { r.fromInit <- m })
+	r.read(fd, func(m protocol.Message) {
+		<-r.ready
+		r.fromInit <- m
+	})
 	os.Exit(0)
 }
 

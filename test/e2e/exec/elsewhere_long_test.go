@@ -22,30 +22,8 @@ import (
 // TestLongElsewhere: an engine whose bridges are in another network namespace gets no sandbox that needs packet rules, even
 // before anything tells that they are, and Ping says so from then on.
 func TestLongElsewhere(t *testing.T) {
-	if os.Getuid() != 0 {
-		skiplog.Skip(t, "only root can run an engine of its own")
-	}
-	dir, err := os.MkdirTemp("", "agbox")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	engine, err := chaos.NewEngine(context.Background(), filepath.Join(dir, "e"), true)
-	t.Cleanup(func() {
-		if err := engine.End(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	api, err := engine.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer api.Close()
-	image := dockertest.TinyImage(t, api, dockertest.Busybox)
-	d := servertest.Start(t, func(c *dockerrt.Config) { c.Host = engine.Host() })
+	engine, image := privateEngine(t)
+	d := servertest.Start(t, func(c *dockerrt.Config) { c.Host = engine })
 	create := func(network *agboxv1.NetworkSpec) (*agboxv1.CreateSandboxResponse, error) {
 		return d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: &agboxv1.CreateSpec{Image: image, Network: network}})
 	}
@@ -75,4 +53,32 @@ func TestLongElsewhere(t *testing.T) {
 	}
 	d.Restart()
 	refusedNow("after a restart")
+}
+
+// privateEngine starts an engine of the test's own, and returns its address and the image of busybox that it has.
+func privateEngine(t *testing.T) (host, image string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		skiplog.Skip(t, "only root can run an engine of its own")
+	}
+	dir, err := os.MkdirTemp("", "agbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	engine, err := chaos.NewEngine(context.Background(), filepath.Join(dir, "e"), true)
+	t.Cleanup(func() {
+		if err := engine.End(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := engine.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	return engine.Host(), dockertest.TinyImage(t, api, dockertest.Busybox)
 }
