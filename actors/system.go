@@ -182,10 +182,10 @@ func (s *System) loadAll(entries []*entry) error {
 			if _, err := e.load(s.db); err != nil || i%letGoEvery != 0 {
 				return err
 			}
-			return s.db.LetGo()
+			return s.db.DropResident()
 		})
 	}
-	return errors.Join(group.Wait(), s.db.LetGo())
+	return errors.Join(group.Wait(), s.db.DropResident())
 }
 
 // letGoEvery is after how many sandboxes a recovery lets go of what it read: some 10 MB of logs without checkpoints.

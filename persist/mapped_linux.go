@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LetGo takes what was read of the database out of the process's resident memory. Its pages stay in the kernel's cache,
+// DropResident takes what was read of the database out of the process's resident memory. Its pages stay in the kernel's cache,
 // from where they come back when they are read again. For use after something has read much.
-func (db *DB) LetGo() error {
+func (db *DB) DropResident() error {
 	return db.view(func(tx *bbolt.Tx) error { // the file is not mapped elsewhere meanwhile
 		_, _, errno := unix.Syscall(unix.SYS_MADVISE, tx.DB().Info().Data, uintptr(tx.Size()), unix.MADV_DONTNEED)
 		if errno != 0 {

@@ -2,5 +2,5 @@
 
 package persist
 
-// LetGo does nothing here.
-func (db *DB) LetGo() error { return nil }
+// DropResident does nothing here.
+func (db *DB) DropResident() error { return nil }

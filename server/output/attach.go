@@ -90,15 +90,15 @@ func (r *Reader) attachStart(stream attachStream, messages <-chan received) (*ag
 
 // attachment is one client of one exec. It belongs to the goroutine that serves the call.
 type attachment struct {
-	reader   *Reader
-	stream   attachStream
-	follower *follower
-	input    *input
-	told     uint64 // of the input, as taken
-	closed   bool   // the end of the input was told
+	reader    *Reader
+	stream    attachStream
+	follower  *follower
+	input     *input
+	sentTaken uint64 // how much of the input the client knows to be taken
+	closed    bool   // the client knows that its input is closed
 }
 
-// begin tells the exec's state, and where the output begins.
+// begin sends the exec's state, and where the output begins.
 func (a *attachment) begin(start *agboxv1.AttachExecStart, exec persist.Exec) error {
 	if !start.NoOutput {
 		stdout, stderr := a.reader.files.ExecLogs(exec.Request.SandboxId, exec.Request.ExecId)
@@ -149,7 +149,7 @@ func (a *attachment) close() {
 	}
 }
 
-// serve returns when the command has ended and all is told, when the client has left or was refused, or when the daemon
+// serve returns when the command has ended and all is sent, when the client has left or was refused, or when the daemon
 // ends; then the client still learns what was taken of its input, as far as it listens.
 func (a *attachment) serve(messages <-chan received) error {
 	var writer sync.WaitGroup
@@ -157,7 +157,7 @@ func (a *attachment) serve(messages <-chan received) error {
 	err := a.follower.follow()
 	a.input.stop()
 	writer.Wait()
-	if failure := a.tell(); err != nil || failure != nil {
+	if failure := a.sendTaken(); err != nil || failure != nil {
 		return cmp.Or(err, failure)
 	}
 	exec, err := a.reader.log.Exec(a.input.sandboxID, a.input.execID)
@@ -167,20 +167,20 @@ func (a *attachment) serve(messages <-chan received) error {
 	return a.stream.Send(&agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Ended{Ended: a.reader.Status(exec)}})
 }
 
-// between tells what was taken of the input since it was told last, and returns why the input was refused.
+// between sends how much of the input was taken since it sent that last, and returns why the input was refused.
 func (a *attachment) between() error {
 	a.input.sign()
-	if err := a.tell(); err != nil {
+	if err := a.sendTaken(); err != nil {
 		return err
 	}
 	_, _, refusal := a.input.report()
 	return refusal
 }
 
-func (a *attachment) tell() error {
+func (a *attachment) sendTaken() error {
 	taken, closed, _ := a.input.report()
-	if taken != a.told || closed != a.closed {
-		a.told, a.closed = taken, closed
+	if taken != a.sentTaken || closed != a.closed {
+		a.sentTaken, a.closed = taken, closed
 		return a.stream.Send(&agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_StdinTaken{StdinTaken: taken}})
 	}
 	return nil

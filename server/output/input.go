@@ -200,7 +200,7 @@ func (in *input) resize() {
 	in.mu.Unlock()
 }
 
-// announce has told what was taken, if that is so much more than was told.
+// announce has the client told what was taken, if that is so much more than it knows of.
 func (in *input) announce(more uint64) {
 	if in.taken-in.announced >= more {
 		in.announced = in.taken

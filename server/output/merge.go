@@ -38,7 +38,7 @@ func (r *Reader) readBoth(req *agboxv1.ReadExecLogRequest, stream grpc.ServerStr
 	stdout, stderr := r.files.ExecLogs(owner, req.ExecId)
 	m := &merge{stream: stream, ends: [2]int64{math.MaxInt64, math.MaxInt64}}
 	m.outputs = [2]*tail{m.output("stdout", stdout), m.output("stderr", stderr)}
-	m.index = newTail(r.files.ExecIndex(owner, req.ExecId), m.told)
+	m.index = newTail(r.files.ExecIndex(owner, req.ExecId), m.sendIndexed)
 	m.follower = r.followExec(stream, owner, req.ExecId, m.outputs[:]...)
 	defer m.close()
 	if req.Follow {
@@ -146,8 +146,8 @@ func (m *merge) measure(state agboxv1.ExecState) error {
 	return nil
 }
 
-// told sends what a part of the index tells of.
-func (m *merge) told(_ int64, data []byte) error {
+// sendIndexed sends what a part of the index tells of.
+func (m *merge) sendIndexed(_ int64, data []byte) error {
 	m.decoder.Feed(data)
 	for run, more := m.decoder.Next(); more; run, more = m.decoder.Next() {
 		i := 0

@@ -52,11 +52,11 @@ func (r *resolver) capabilities(field string, names []string) error {
 		reach, bad := harmful[clean]
 		switch {
 		case !bad && !slices.Contains(harmless, clean):
-			return refuse(ReasonCapabilityUnknown, at, "there is no capability %s; write one of Linux's names, such as IPC_LOCK", shown(name))
+			return refuse(ReasonCapabilityUnknown, at, "there is no capability %s; write one of Linux's names, such as IPC_LOCK", quote(name))
 		case slices.Contains(names[:i], clean):
-			return refuse(ReasonCapabilityRepeated, at, "%s is named twice; remove one", shown(name))
+			return refuse(ReasonCapabilityRepeated, at, "%s is named twice; remove one", quote(name))
 		case bad && !r.allows(clean):
-			return refuse(ReasonCapabilityRefused, at, "%s would give the sandbox a hold on %s; leave it out, or have it listed under sandbox.allowed_capabilities in agboxd's configuration", shown(name), reach)
+			return refuse(ReasonCapabilityRefused, at, "%s would give the sandbox a hold on %s; leave it out, or have it listed under sandbox.allowed_capabilities in agboxd's configuration", quote(name), reach)
 		}
 		names[i] = clean
 	}

@@ -24,15 +24,15 @@ func (r *resolver) copies() error {
 			return err
 		}
 		if c.KeepOwner && c.Owner != "" {
-			return refuse(ReasonUserInvalid, field+".owner", "%s is to own it, and keep_owner keeps the host's; leave one out", shown(c.Owner))
+			return refuse(ReasonUserInvalid, field+".owner", "%s is to own it, and keep_owner keeps the host's; leave one out", quote(c.Owner))
 		}
 		if r.out.Spec.ReadOnlyRoot {
 			return refuse(ReasonCopyTargetReadOnly, field+".target",
-				"%s cannot be copied to: read_only_root is set, and the engine copies into the root only; mount the source instead", shown(target))
+				"%s cannot be copied to: read_only_root is set, and the engine copies into the root only; mount the source instead", quote(target))
 		}
 		for _, m := range r.out.Mounts {
 			if !m.Writable && !m.CopyOnWrite && paths.Within(target, m.Target) {
-				return refuse(ReasonCopyTargetReadOnly, field+".target", "%s lies in the read-only mount %s; make the mount writable or copy elsewhere", shown(target), shown(m.Target))
+				return refuse(ReasonCopyTargetReadOnly, field+".target", "%s lies in the read-only mount %s; make the mount writable or copy elsewhere", quote(target), quote(m.Target))
 			}
 		}
 		if err := r.identify(field+".source", source); err != nil {
@@ -59,7 +59,7 @@ var copyReasons = map[error]string{
 // refusedCopy is the refusal of the copy at field that err, of hosttree.Check or of the guard that went along, means.
 func refusedCopy(field string, err error) error {
 	if place, ok := errors.AsType[*hostpath.Protected](err); ok {
-		return refuse(ReasonSourceProtected, field+".source", "%s is %s, which no sandbox may have; exclude it", shown(place.Path), place.What)
+		return refuse(ReasonSourceProtected, field+".source", "%s is %s, which no sandbox may have; exclude it", quote(place.Path), place.What)
 	}
 	refused, ok := errors.AsType[*hosttree.Error](err)
 	if !ok {

@@ -25,21 +25,21 @@ const hostnameRule = "use letters, digits and '-' in parts of at most 63 that ar
 func validateNames(field string, s *agboxv1.CreateSpec) error {
 	switch {
 	case s.Hostname != "" && !hostname.MatchString(s.Hostname):
-		return refuse(ReasonHostnameInvalid, field+".hostname", "%s is no host name; %s", shown(s.Hostname), hostnameRule)
+		return refuse(ReasonHostnameInvalid, field+".hostname", "%s is no host name; %s", quote(s.Hostname), hostnameRule)
 	case len(s.Hostname) > longestHostname:
-		return refuse(ReasonHostnameInvalid, field+".hostname", "%s has %d characters and Linux takes %d; shorten it", shown(s.Hostname), len(s.Hostname), longestHostname)
+		return refuse(ReasonHostnameInvalid, field+".hostname", "%s has %d characters and Linux takes %d; shorten it", quote(s.Hostname), len(s.Hostname), longestHostname)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.ExtraHosts)) {
 		at, value := entry(field+".extra_hosts", name), s.ExtraHosts[name]
 		if !hostname.MatchString(name) || len(name) > longestName {
-			return refuse(ReasonExtraHostInvalid, at, "%s is no host name; %s, %d in all", shown(name), hostnameRule, longestName)
+			return refuse(ReasonExtraHostInvalid, at, "%s is no host name; %s, %d in all", quote(name), hostnameRule, longestName)
 		}
 		if value == "host-gateway" {
 			return refuse(ReasonExtraHostInvalid, at, "host-gateway is the daemon's host, which no sandbox may reach; write the IP address of another machine")
 		}
 		addr, err := netip.ParseAddr(value)
 		if err != nil || addr.Zone() != "" {
-			return refuse(ReasonExtraHostInvalid, at, "%s is no IP address; write one like 192.0.2.1", shown(value))
+			return refuse(ReasonExtraHostInvalid, at, "%s is no IP address; write one like 192.0.2.1", quote(value))
 		}
 		s.ExtraHosts[name] = addr.String()
 	}

@@ -28,7 +28,7 @@ func validateID(reason, field, id, of string) error {
 	if idForm.MatchString(id) {
 		return nil
 	}
-	return refuse(reason, field, "%s is not %s id; use 4 to 200 letters, digits, '-' and '_', with a letter or digit at both ends", shown(id), of)
+	return refuse(reason, field, "%s is not %s id; use 4 to 200 letters, digits, '-' and '_', with a letter or digit at both ends", quote(id), of)
 }
 
 // ValidateExec refuses an exec that could not be started anywhere: it looks at the request alone. An
@@ -63,7 +63,7 @@ func ValidateExec(req *agboxv1.CreateExecRequest) error {
 func validateCwd(field, cwd string) error {
 	switch {
 	case strings.ContainsRune(cwd, 0):
-		return refuse(ReasonCwdInvalid, field, "%s contains a NUL byte; remove it", shown(cwd))
+		return refuse(ReasonCwdInvalid, field, "%s contains a NUL byte; remove it", quote(cwd))
 	case len(cwd) > maxPath:
 		return refuse(ReasonCwdInvalid, field, "it has %d bytes, and no path has more than %d; shorten it", len(cwd), maxPath)
 	}
@@ -90,12 +90,12 @@ func ValidateLabels(field string, labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		switch {
 		case key == "":
-			return refuse(ReasonLabelInvalid, field, "a label has an empty key (its value is %s); name it", shown(labels[key]))
+			return refuse(ReasonLabelInvalid, field, "a label has an empty key (its value is %s); name it", quote(labels[key]))
 		case strings.ContainsRune(key, 0), strings.ContainsRune(labels[key], 0):
-			return refuse(ReasonLabelInvalid, entry(field, key), "the label %s contains a NUL byte; remove it", shown(key))
+			return refuse(ReasonLabelInvalid, entry(field, key), "the label %s contains a NUL byte; remove it", quote(key))
 		}
 		if size += len(key) + len(labels[key]); size > maxLabels {
-			return refuse(ReasonLabelInvalid, entry(field, key), "with the label %s the labels have more than %d bytes; use fewer or shorter ones", shown(key), maxLabels)
+			return refuse(ReasonLabelInvalid, entry(field, key), "with the label %s the labels have more than %d bytes; use fewer or shorter ones", quote(key), maxLabels)
 		}
 	}
 	return nil
@@ -117,12 +117,12 @@ func validateEnvs(field string, envs map[string]string) error {
 		case key == "":
 			return refuse(ReasonEnvInvalid, field, "a variable has an empty name; name it")
 		case strings.ContainsAny(key, "=\x00"):
-			return refuse(ReasonEnvInvalid, entry(field, key), "%s is not a variable name; remove '=' and NUL from it", shown(key))
+			return refuse(ReasonEnvInvalid, entry(field, key), "%s is not a variable name; remove '=' and NUL from it", quote(key))
 		case strings.ContainsRune(envs[key], 0):
-			return refuse(ReasonEnvInvalid, entry(field, key), "the value of %s contains a NUL byte; remove it", shown(key))
+			return refuse(ReasonEnvInvalid, entry(field, key), "the value of %s contains a NUL byte; remove it", quote(key))
 		case len(key)+len("=")+len(envs[key]) > maxWord:
 			return refuse(ReasonEnvInvalid, entry(field, key), "the variable %s has %d bytes with its value, and Linux starts nothing with more than %d in one; move it into a file",
-				shown(key), len(key)+len("=")+len(envs[key]), maxWord)
+				quote(key), len(key)+len("=")+len(envs[key]), maxWord)
 		}
 	}
 	return nil
@@ -130,10 +130,10 @@ func validateEnvs(field string, envs map[string]string) error {
 
 func element(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
-func entry(field, key string) string { return field + "[" + shown(key) + "]" }
+func entry(field, key string) string { return field + "[" + quote(key) + "]" }
 
-// shown quotes a value for a message and cuts what no person would read.
-func shown(value string) string {
+// quote is a value as messages have it, without what no person would read.
+func quote(value string) string {
 	const limit = 256
 	if len(value) > limit {
 		return strconv.Quote(strings.ToValidUTF8(value[:limit], "")) + "…"

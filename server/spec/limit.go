@@ -68,7 +68,7 @@ func validateGPUs(field, gpus string) error {
 		ok = err == nil && count > 0
 	}
 	if !ok {
-		return refuse(ReasonGPUsInvalid, field, "%s names no devices; write \"all\", a number from 1 on, or ids separated by commas", shown(gpus))
+		return refuse(ReasonGPUsInvalid, field, "%s names no devices; write \"all\", a number from 1 on, or ids separated by commas", quote(gpus))
 	}
 	return nil
 }

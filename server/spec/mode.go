@@ -41,7 +41,7 @@ func mode(field string, m *agboxv1.MountSpec) (writable, copyOnWrite bool, err e
 		return false, m.GetMode() == ModeCopyOnWrite, nil
 	}
 	return false, false, refuse(ReasonMountModeInvalid, field, "%s is none of %s, %s, %s; use one of them, or leave it out for what writable says",
-		shown(m.GetMode()), modeReadOnly, modeReadWrite, ModeCopyOnWrite)
+		quote(m.GetMode()), modeReadOnly, modeReadWrite, ModeCopyOnWrite)
 }
 
 // unlayered are the file systems that the kernel, or the host, lays no layer over: names are compared in their own way
@@ -62,15 +62,15 @@ func layered(field, source string, below []hostpath.Mount) error {
 	}
 	var on unix.Statfs_t
 	if err := unix.Statfs(source, &on); err != nil {
-		return refuse(ReasonSourceUnreadable, field, "%s cannot be looked at by the daemon: %v; give it access or choose another path", shown(source), err)
+		return refuse(ReasonSourceUnreadable, field, "%s cannot be looked at by the daemon: %v; give it access or choose another path", quote(source), err)
 	}
 	if name, found := unlayered[int64(on.Type)]; found {
 		return refuse(ReasonMountNotLayered, field, "%s lies on a file system (%s) that cannot be mounted with mode %s; mount it read-only or writable, or copy it in",
-			shown(source), name, ModeCopyOnWrite)
+			quote(source), name, ModeCopyOnWrite)
 	}
 	if len(below) > 0 {
 		return refuse(ReasonMountNotLayered, field, "%s is mounted in %s, which with mode %s would be seen without it; mount each of the two by itself",
-			shown(below[0].Point), shown(source), ModeCopyOnWrite)
+			quote(below[0].Point), quote(source), ModeCopyOnWrite)
 	}
 	return nil
 }
@@ -85,5 +85,5 @@ func toolMode(field, word string) (name string, through bool, err error) {
 		return name, true, nil
 	}
 	return "", false, refuse(ReasonToolModeInvalid, field, "%s ends in a mode that is none of %s, %s; write %s for a layer of the sandbox's own, or %s:%s to write to the host's files",
-		shown(word), modeReadWrite, ModeCopyOnWrite, name, name, modeReadWrite)
+		quote(word), modeReadWrite, ModeCopyOnWrite, name, name, modeReadWrite)
 }

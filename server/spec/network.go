@@ -31,7 +31,7 @@ func validateNetwork(field string, n *agboxv1.NetworkSpec) error {
 	case mode == networkNone && n.Private:
 		return refuse(ReasonNetworkAllowInvalid, field+".private", "mode \"none\" reaches nothing, private addresses neither; leave private out or change the mode")
 	case mode != networkAllow && len(n.Allow) > 0:
-		return refuse(ReasonNetworkAllowInvalid, field+".allow", "destinations are for mode \"allow\" and the mode is %s; change the mode or leave them out", shown(mode))
+		return refuse(ReasonNetworkAllowInvalid, field+".allow", "destinations are for mode \"allow\" and the mode is %s; change the mode or leave them out", quote(mode))
 	case mode == networkAllow && len(n.Allow) == 0:
 		return refuse(ReasonNetworkAllowInvalid, field+".allow", "mode \"allow\" without destinations allows nothing; add some, or use mode \"none\" if that is meant")
 	}
@@ -71,9 +71,9 @@ func validateDestination(field string, d *agboxv1.NetworkDestination) error {
 	}
 	switch {
 	case err != nil || !prefix.Addr().Is4():
-		return refuse(ReasonNetworkCIDRInvalid, field+".cidr", "%s is no IPv4 address or range; write it like 192.0.2.0/24, a name is not possible", shown(d.GetCidr()))
+		return refuse(ReasonNetworkCIDRInvalid, field+".cidr", "%s is no IPv4 address or range; write it like 192.0.2.0/24, a name is not possible", quote(d.GetCidr()))
 	case prefix != prefix.Masked():
-		return refuse(ReasonNetworkCIDRInvalid, field+".cidr", "%s has bits set behind its length; write %s for the range or %s for the one address", shown(d.Cidr), prefix.Masked(), prefix.Addr())
+		return refuse(ReasonNetworkCIDRInvalid, field+".cidr", "%s has bits set behind its length; write %s for the range or %s for the one address", quote(d.Cidr), prefix.Masked(), prefix.Addr())
 	}
 	for i, port := range d.Ports {
 		if !isPort(port) {
@@ -82,9 +82,9 @@ func validateDestination(field string, d *agboxv1.NetworkDestination) error {
 	}
 	switch {
 	case d.Protocol != "" && !isProtocol(d.Protocol):
-		return refuse(ReasonNetworkProtocolInvalid, field+".protocol", "%s is no protocol with ports; use tcp or udp, or leave it out for both", shown(d.Protocol))
+		return refuse(ReasonNetworkProtocolInvalid, field+".protocol", "%s is no protocol with ports; use tcp or udp, or leave it out for both", quote(d.Protocol))
 	case d.Protocol != "" && len(d.Ports) == 0:
-		return refuse(ReasonNetworkProtocolInvalid, field+".protocol", "%s is given without ports; add ports, or leave it out for all ports and protocols", shown(d.Protocol))
+		return refuse(ReasonNetworkProtocolInvalid, field+".protocol", "%s is given without ports; add ports, or leave it out for all ports and protocols", quote(d.Protocol))
 	}
 	d.Cidr = prefix.String()
 	slices.Sort(d.Ports)

@@ -49,13 +49,13 @@ func validatePort(field string, p *agboxv1.PortSpec) error {
 		p.HostIp = "127.0.0.1"
 	}
 	if addr, err := netip.ParseAddr(p.HostIp); err != nil || !addr.Is4() {
-		return refuse(ReasonPortHostIPInvalid, field+".host_ip", "%s is no IPv4 address; write one of the host's, 0.0.0.0 for all, or leave it out for 127.0.0.1", shown(p.HostIp))
+		return refuse(ReasonPortHostIPInvalid, field+".host_ip", "%s is no IPv4 address; write one of the host's, 0.0.0.0 for all, or leave it out for 127.0.0.1", quote(p.HostIp))
 	}
 	if p.Protocol == "" {
 		p.Protocol = "tcp"
 	}
 	if !isProtocol(p.Protocol) {
-		return refuse(ReasonPortProtocolInvalid, field+".protocol", "%s cannot be published; use tcp or udp", shown(p.Protocol))
+		return refuse(ReasonPortProtocolInvalid, field+".protocol", "%s cannot be published; use tcp or udp", quote(p.Protocol))
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (r *resolver) primary() error {
 		for _, c := range s.Copies {
 			if paths.Within(c.Target, t.Target) {
 				return refuse(ReasonCopyTargetInTmpfs, element(field+".tmpfs", i)+".target",
-					"%s is empty at each start and would hide the copy at %s; copy elsewhere", shown(t.Target), shown(c.Target))
+					"%s is empty at each start and would hide the copy at %s; copy elsewhere", quote(t.Target), quote(c.Target))
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (r *resolver) primary() error {
 		return err
 	}
 	if s.OnCommandEnd != "" && len(s.Command) == 0 {
-		return refuse(ReasonOnCommandEndInvalid, field+".on_command_end", "%s says what the end of the command means, and there is no command; give one or leave it out", shown(s.OnCommandEnd))
+		return refuse(ReasonOnCommandEndInvalid, field+".on_command_end", "%s says what the end of the command means, and there is no command; give one or leave it out", quote(s.OnCommandEnd))
 	}
 	return cmp.Or(
 		validateGPUs(field+".gpus", s.Gpus),
@@ -117,7 +117,7 @@ func oneOf(reason, field, value string, choices ...string) error {
 	if value == "" || slices.Contains(choices, value) {
 		return nil
 	}
-	return refuse(reason, field, "%s is none of %s; use one of them, or leave it out for %s", shown(value), strings.Join(choices, ", "), choices[0])
+	return refuse(reason, field, "%s is none of %s; use one of them, or leave it out for %s", quote(value), strings.Join(choices, ", "), choices[0])
 }
 
 // validateCommand accepts an empty list.
@@ -127,7 +127,7 @@ func validateCommand(field string, command []string) error {
 	}
 	for i, word := range command {
 		if strings.ContainsRune(word, 0) {
-			return refuse(ReasonCommandInvalid, element(field, i), "%s contains a NUL byte; remove it", shown(word))
+			return refuse(ReasonCommandInvalid, element(field, i), "%s contains a NUL byte; remove it", quote(word))
 		}
 		if len(word) > maxWord {
 			return refuse(ReasonCommandInvalid, element(field, i), "the word has %d bytes, and Linux starts nothing with more than %d in one; move it into a file", len(word), maxWord)
@@ -149,7 +149,7 @@ func ValidateUser(field, value string) error {
 	if account(user) && (!grouped || account(group)) {
 		return nil
 	}
-	return refuse(ReasonUserInvalid, field, "%s is no user; write a name or a number up to 2147483647, and a group after a ':' if one is meant: \"1000:1000\"", shown(value))
+	return refuse(ReasonUserInvalid, field, "%s is no user; write a name or a number up to 2147483647, and a group after a ':' if one is meant: \"1000:1000\"", quote(value))
 }
 
 // account reports whether s is a name, or a number as Docker takes them: of 31 bits.

@@ -44,11 +44,11 @@ func (r *resolver) service(field string, s *agboxv1.ServiceSpec, required bool, 
 	}
 	if !serviceName.MatchString(name) {
 		return refuse(ReasonServiceNameInvalid, field+".name",
-			"%s cannot be a host name; use 1 to 63 letters, digits, '_', '.' and '-', starting with a letter or digit", shown(name))
+			"%s cannot be a host name; use 1 to 63 letters, digits, '_', '.' and '-', starting with a letter or digit", quote(name))
 	}
 	if other, ok := taken[strings.ToLower(name)]; ok {
 		return refuse(ReasonServiceNameRepeated, field+".name",
-			"%s is the name of %s already (case does not count); choose another", shown(name), other)
+			"%s is the name of %s already (case does not count); choose another", quote(name), other)
 	}
 	taken[strings.ToLower(name)] = field
 	if err := cmp.Or(
@@ -61,7 +61,7 @@ func (r *resolver) service(field string, s *agboxv1.ServiceSpec, required bool, 
 	check := s.Healthcheck
 	if check == nil && required {
 		return refuse(ReasonHealthcheckRequired, field+".healthcheck",
-			"the required service %s has no healthcheck, so nobody could tell when it is ready; add one or make it optional", shown(name))
+			"the required service %s has no healthcheck, so nobody could tell when it is ready; add one or make it optional", quote(name))
 	}
 	if check != nil {
 		if err := validateHealthcheck(field+".healthcheck", check, required); err != nil {
@@ -73,12 +73,12 @@ func (r *resolver) service(field string, s *agboxv1.ServiceSpec, required bool, 
 	}
 	if check == nil || check.Test[0] == "NONE" {
 		return refuse(ReasonHealthcheckRequired, field+".healthcheck",
-			"post_start_on_primary of %s runs once the service is healthy, and it has no healthcheck; add one", shown(name))
+			"post_start_on_primary of %s runs once the service is healthy, and it has no healthcheck; add one", quote(name))
 	}
 	for i, command := range s.PostStartOnPrimary {
 		if strings.TrimSpace(command) == "" || strings.ContainsRune(command, 0) {
 			return refuse(ReasonPostStartInvalid, element(field+".post_start_on_primary", i),
-				"%s is not a command; remove the entry or write a shell command", shown(command))
+				"%s is not a command; remove the entry or write a shell command", quote(command))
 		}
 		if len(command) > maxWord {
 			return refuse(ReasonPostStartInvalid, element(field+".post_start_on_primary", i),
@@ -113,7 +113,7 @@ func testMistake(test []string, required bool) string {
 		return "the test is empty; " + forms
 	}
 	if slices.ContainsFunc(test, func(word string) bool { return strings.ContainsRune(word, 0) }) {
-		return fmt.Sprintf("%s contains a NUL byte; remove it", shown(strings.Join(test, " ")))
+		return fmt.Sprintf("%s contains a NUL byte; remove it", quote(strings.Join(test, " ")))
 	}
 	switch test[0] {
 	case "CMD", "CMD-SHELL":
@@ -133,7 +133,7 @@ func testMistake(test []string, required bool) string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("the first word %s is none of CMD, CMD-SHELL and NONE; %s", shown(test[0]), forms)
+	return fmt.Sprintf("the first word %s is none of CMD, CMD-SHELL and NONE; %s", quote(test[0]), forms)
 }
 
 // ValidateDuration refuses a duration of a request that is negative or none at all. Unset is fine.

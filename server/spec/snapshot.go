@@ -40,7 +40,7 @@ func ResolveOn(base *agboxv1.CreateSpec, req *agboxv1.CreateSandboxRequest, host
 	return resolve(req, host, func(over *agboxv1.CreateSpec) (*agboxv1.CreateSpec, error) {
 		if over.Image != "" && over.Image != base.Image {
 			return nil, refuse(ReasonSnapshotImageConflict, "create_spec.image",
-				"%s is another image than the snapshot's; leave it out, or the snapshot", shown(over.Image))
+				"%s is another image than the snapshot's; leave it out, or the snapshot", quote(over.Image))
 		}
 		spec := Merge(base, over)
 		spec.PullPolicy = "never"

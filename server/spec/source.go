@@ -19,7 +19,7 @@ func (r *resolver) mountSource(field string, m Mount) error {
 	}
 	mounts, err := hostpath.Mounts("self")
 	if err != nil {
-		return refuse(ReasonSourceUnreadable, field, "%s cannot be looked at: the daemon's table of mounts cannot be read: %v; mount /proc", shown(m.Source), err)
+		return refuse(ReasonSourceUnreadable, field, "%s cannot be looked at: the daemon's table of mounts cannot be read: %v; mount /proc", quote(m.Source), err)
 	}
 	below := hostpath.Below(mounts, m.Source)
 	switch at := slices.IndexFunc(below, func(b hostpath.Mount) bool { return !b.ReadOnly }); {
@@ -29,7 +29,7 @@ func (r *resolver) mountSource(field string, m Mount) error {
 		}
 	case at >= 0 && !m.Writable && !r.host.ReadOnlyBelow:
 		return refuse(ReasonSourceSubmounts, field, "%s cannot be mounted read-only: %s is mounted in it, and this engine would leave that writable; "+
-			"name a directory without it, make the mount writable, or use Docker 25 on Linux 5.12 or newer", shown(m.Source), shown(below[at].Point))
+			"name a directory without it, make the mount writable, or use Docker 25 on Linux 5.12 or newer", quote(m.Source), quote(below[at].Point))
 	}
 	return r.identify(field, m.Source)
 }
@@ -38,31 +38,31 @@ func (r *resolver) mountSource(field string, m Mount) error {
 // leave out what is protected within its source.
 func (r *resolver) copySource(field, source string) (string, error) {
 	if strings.ContainsRune(source, 0) || !filepath.IsAbs(source) {
-		return "", refuse(ReasonSourceNotAbsolute, field, "%s is not an absolute path; write the path on the daemon's host from / on", shown(source))
+		return "", refuse(ReasonSourceNotAbsolute, field, "%s is not an absolute path; write the path on the daemon's host from / on", quote(source))
 	}
 	clean := filepath.Clean(source)
 	info, err := os.Lstat(clean)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return "", refuse(ReasonSourceNotFound, field, "%s does not exist on the daemon's host; create it first or correct the path", shown(source))
+		return "", refuse(ReasonSourceNotFound, field, "%s does not exist on the daemon's host; create it first or correct the path", quote(source))
 	case err != nil:
-		return "", refuse(ReasonSourceUnreadable, field, "%s cannot be looked at by the daemon: %v; give it access or choose another path", shown(source), cause(err))
+		return "", refuse(ReasonSourceUnreadable, field, "%s cannot be looked at by the daemon: %v; give it access or choose another path", quote(source), cause(err))
 	}
 	real, err := filepath.EvalSymlinks(clean)
 	switch {
 	case err != nil && info.Mode().Type() == fs.ModeSymlink:
-		return "", refuse(ReasonSourceSymlink, field, "%s is a symbolic link that leads nowhere; name an existing file or directory", shown(source))
+		return "", refuse(ReasonSourceSymlink, field, "%s is a symbolic link that leads nowhere; name an existing file or directory", quote(source))
 	case err != nil:
-		return "", refuse(ReasonSourceUnreadable, field, "%s cannot be resolved by the daemon: %v; give it access or choose another path", shown(source), cause(err))
+		return "", refuse(ReasonSourceUnreadable, field, "%s cannot be resolved by the daemon: %v; give it access or choose another path", quote(source), cause(err))
 	}
 	if err := r.guard.Copy(real); err != nil {
 		return "", refusedPlace(field, err)
 	}
 	if real != clean {
-		return "", refuse(ReasonSourceSymlink, field, "%s is or goes through a symbolic link; if that is meant, write where it leads: %s", shown(source), shown(real))
+		return "", refuse(ReasonSourceSymlink, field, "%s is or goes through a symbolic link; if that is meant, write where it leads: %s", quote(source), quote(real))
 	}
 	if !info.IsDir() && !info.Mode().IsRegular() {
-		return "", refuse(ReasonSourceKind, field, "%s is %s; name a file or a directory", shown(source), kind(info.Mode()))
+		return "", refuse(ReasonSourceKind, field, "%s is %s; name a file or a directory", quote(source), kind(info.Mode()))
 	}
 	return clean, nil
 }
@@ -71,14 +71,14 @@ func (r *resolver) copySource(field, source string) (string, error) {
 func (r *resolver) identify(field, source string) error {
 	file, err := hostpath.Open(source)
 	if errors.Is(err, hostpath.ErrLink) {
-		return refuse(ReasonSourceSymlink, field, "%s is or goes through a symbolic link, which was made just now; write where it leads", shown(source))
+		return refuse(ReasonSourceSymlink, field, "%s is or goes through a symbolic link, which was made just now; write where it leads", quote(source))
 	}
 	if err == nil {
 		defer file.Close()
 		r.out.Sources[source], err = hostpath.Identify(file)
 	}
 	if err != nil {
-		return refuse(ReasonSourceUnreadable, field, "%s cannot be looked at by the daemon: %v; give it access or choose another path", shown(source), cause(err))
+		return refuse(ReasonSourceUnreadable, field, "%s cannot be looked at by the daemon: %v; give it access or choose another path", quote(source), cause(err))
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func refusedPlace(field string, err error) error {
 		return err
 	}
 	return refuse(ReasonSourceProtected, field, "%s %s %s (%s), which no sandbox may have; choose a directory apart from it, such as a sub-directory with just the project",
-		shown(place.Path), place.Relation, place.What, place.Where)
+		quote(place.Path), place.Relation, place.What, place.Where)
 }
 
 func kind(mode fs.FileMode) string {

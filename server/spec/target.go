@@ -21,7 +21,7 @@ func (t targets) claim(field, target string) (string, error) {
 		return "", refuse(ReasonTargetReserved, field, "/ is the sandbox's root; choose a directory below it, for example /workspace")
 	}
 	if other, ok := t[clean]; ok {
-		return "", refuse(ReasonTargetRepeated, field, "%s is used by %s already; give each its own", shown(clean), other)
+		return "", refuse(ReasonTargetRepeated, field, "%s is used by %s already; give each its own", quote(clean), other)
 	}
 	t[clean] = field
 	return clean, nil
@@ -30,17 +30,17 @@ func (t targets) claim(field, target string) (string, error) {
 // containerPath cleans a path in the sandbox; / is one.
 func containerPath(field, p string) (string, *Error) {
 	if strings.ContainsRune(p, 0) {
-		return "", refuse(ReasonTargetNotAbsolute, field, "%s contains a NUL byte; remove it", shown(p))
+		return "", refuse(ReasonTargetNotAbsolute, field, "%s contains a NUL byte; remove it", quote(p))
 	}
 	if !path.IsAbs(p) {
-		return "", refuse(ReasonTargetNotAbsolute, field, "%s is not absolute; write the path in the sandbox from / on", shown(p))
+		return "", refuse(ReasonTargetNotAbsolute, field, "%s is not absolute; write the path in the sandbox from / on", quote(p))
 	}
 	if slices.Contains(strings.Split(p, "/"), "..") {
-		return "", refuse(ReasonTargetTraversal, field, "%s contains \"..\"; write the path that is meant", shown(p))
+		return "", refuse(ReasonTargetTraversal, field, "%s contains \"..\"; write the path that is meant", quote(p))
 	}
 	clean := path.Clean(p)
 	if reserved := paths.Reserved(clean); reserved != "" {
-		return "", refuse(ReasonTargetReserved, field, "%s lies in %s, which the sandbox needs for itself; choose another path", shown(p), reserved)
+		return "", refuse(ReasonTargetReserved, field, "%s lies in %s, which the sandbox needs for itself; choose another path", quote(p), reserved)
 	}
 	return clean, nil
 }

@@ -69,10 +69,10 @@ func (r *resolver) tools() error {
 		}
 		at := slices.IndexFunc(tools, func(t tool) bool { return t.name == name })
 		if at < 0 {
-			return refuse(ReasonToolUnknown, field, "there is no builtin tool %s; choose from %s", shown(name), toolNames())
+			return refuse(ReasonToolUnknown, field, "there is no builtin tool %s; choose from %s", quote(name), toolNames())
 		}
 		if seen[name] {
-			return refuse(ReasonToolRepeated, field, "%s is named twice; remove one", shown(name))
+			return refuse(ReasonToolRepeated, field, "%s is named twice; remove one", quote(name))
 		}
 		seen[name] = true
 		for _, m := range tools[at].mounts {
@@ -122,15 +122,15 @@ func (r *resolver) toolSource(m toolMount) (source, missing string) {
 		}
 	}
 	if !filepath.IsAbs(path) {
-		return "", fmt.Sprintf("%s is not absolute", shown(path))
+		return "", fmt.Sprintf("%s is not absolute", quote(path))
 	}
 	source, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", fmt.Sprintf("%s is missing on this host", shown(path))
+		return "", fmt.Sprintf("%s is missing on this host", quote(path))
 	}
 	info, err := os.Lstat(source)
 	if err != nil || info.Mode().Type()&^kinds != 0 || m.socketEnv != "" && info.Mode().Type() != kinds {
-		return "", fmt.Sprintf("%s is no %s", shown(path), what)
+		return "", fmt.Sprintf("%s is no %s", quote(path), what)
 	}
 	return source, ""
 }

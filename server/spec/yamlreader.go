@@ -54,7 +54,7 @@ func (r *yamlReader) resolve(node ast.Node) (value ast.Node, done func(), err er
 		}
 		return n.Value, func() { r.anchors[n.Name.GetToken().Value] = n.Value }, nil
 	case *ast.TagNode:
-		return nil, nil, refuseAt(ReasonYAMLValue, n.GetToken(), "tags such as %s are not supported; write the value without it", shown(n.GetToken().Value))
+		return nil, nil, refuseAt(ReasonYAMLValue, n.GetToken(), "tags such as %s are not supported; write the value without it", quote(n.GetToken().Value))
 	}
 	return node, func() {}, nil
 }
@@ -64,7 +64,7 @@ func (r *yamlReader) message(m protoreflect.Message, name string, node ast.Node,
 	return r.mapping(name, node, func(key string, at *token.Token, value ast.Node) error {
 		field := m.Descriptor().Fields().ByTextName(key)
 		if field == nil || field.Name() == omit || field.Message() == acceptedMessage {
-			return refuseAt(ReasonYAMLUnknownKey, at, "unknown key %s in %s; the keys are %s", shown(key), name, keysOf(m.Descriptor(), omit))
+			return refuseAt(ReasonYAMLUnknownKey, at, "unknown key %s in %s; the keys are %s", quote(key), name, keysOf(m.Descriptor(), omit))
 		}
 		value, done, err := r.resolve(value)
 		if err != nil || value.Type() == ast.NullType {
@@ -245,7 +245,7 @@ func (r *yamlReader) mapping(name string, node ast.Node, visit func(key string, 
 		case !ok:
 			return refuseAt(ReasonYAMLValue, at, "a key of %s is not a plain string; write it as one", name)
 		case seen[key]:
-			return refuseAt(ReasonYAMLDuplicateKey, at, "the key %s is in %s twice; remove one", shown(key), name)
+			return refuseAt(ReasonYAMLDuplicateKey, at, "the key %s is in %s twice; remove one", quote(key), name)
 		}
 		seen[key] = true
 		if err := visit(key, at, entries.Value()); err != nil {
