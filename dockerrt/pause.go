@@ -54,9 +54,9 @@ func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
 	}
 	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
-	if link.Away() {
+	if link.Disconnected() {
 		if found, err := d.api.InspectPrimary(ctx, sandboxID); err == nil && found.State.Paused {
-			link.KeepFrozen()
+			link.AssumeFrozen()
 			return nil
 		}
 	}

@@ -8,11 +8,11 @@ import (
 
 // Freeze has init's clocks of timeouts, graces and Stop stand still until Thaw. It returns nil once init has
 // confirmed that: from then on the container may be paused for any time, and nothing expires. It waits for
-// a connection if there is none. The wish outlives the call, also one that ends with ctx's error, and is said
+// a connection if there is none. What is asked for outlives the call, also one that ends with ctx's error, and is said
 // again on each new connection; whoever gives the pause up calls Thaw. Calling it twice changes nothing.
 // Errors: ctx's own, ErrThawed, ErrClosed.
 func (l *Link) Freeze(ctx context.Context) error {
-	l.wish(true)
+	l.setFrozen(true)
 	for {
 		l.mu.Lock()
 		wanted, p, changed := l.frozen, l.peer, l.changed
@@ -35,12 +35,12 @@ func (l *Link) Freeze(ctx context.Context) error {
 	}
 }
 
-// KeepFrozen is Freeze for an init that confirmed one to an earlier daemon and whose container is paused since: it is not
+// AssumeFrozen is Freeze for an init that confirmed one to an earlier daemon and whose container is paused since: it is not
 // there to confirm it again, and is not waited for.
-func (l *Link) KeepFrozen() { l.wish(true) }
+func (l *Link) AssumeFrozen() { l.setFrozen(true) }
 
-// Away reports whether init is not connected now.
-func (l *Link) Away() bool {
+// Disconnected reports whether init is not connected now.
+func (l *Link) Disconnected() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.peer == nil
@@ -49,9 +49,9 @@ func (l *Link) Away() bool {
 // Thaw lets the clocks go on where they stopped; without a Freeze it does nothing. It returns at once and is
 // meant for right after the container was unpaused. An init that connects and says that its clocks stand still is told Thaw
 // unless Freeze was called on this Link, so a daemon that starts anew with a sandbox that is meant to be paused calls Freeze.
-func (l *Link) Thaw() { l.wish(false) }
+func (l *Link) Thaw() { l.setFrozen(false) }
 
-func (l *Link) wish(frozen bool) {
+func (l *Link) setFrozen(frozen bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.frozen = frozen
@@ -62,7 +62,7 @@ func (l *Link) wish(frozen bool) {
 	l.stirred()
 }
 
-// sayFrozen tells the connected init what is wished; l.mu is held.
+// sayFrozen tells the connected init what is asked for; l.mu is held.
 func (l *Link) sayFrozen() {
 	p := l.peer
 	p.frozen = l.frozen

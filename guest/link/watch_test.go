@@ -90,7 +90,7 @@ func TestLostWhileIdle(t *testing.T) {
 // TestFrozenIsNotLost: nobody expects an answer of what is paused.
 func TestFrozenIsNotLost(t *testing.T) {
 	l, path, lost := watched(t)
-	l.KeepFrozen()
+	l.AssumeFrozen()
 	p := greet(t, path, protocol.Hello{Booted: true, Frozen: true})
 	exec(l, limit(t), spec(t, "e"))
 	hears[*protocol.Exec](p)

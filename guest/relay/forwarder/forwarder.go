@@ -16,12 +16,12 @@ import (
 
 // relay is the mode "relay": it stands between PID 1 and a daemon with whom PID 1 can share no socket. It listens where
 // PID 1 dials, and speaks to the daemon over its own standard input and output, which the engine carries. PID 1 writes to
-// files, which outlive the daemon, and which the courier sends on.
+// files, which outlive the daemon, and which the forwarder sends on.
 //
 // There is one at a time, for one connection of PID 1: it ends with that, with its input, and when a newer one comes. All
 // that it knows is in PID 1, in the files and with the daemon.
 //
-// Goroutines: the reader of the daemon; the accepter; the reader of PID 1; the courier, who owns execs and
+// Goroutines: the reader of the daemon; the accepter; the reader of PID 1; the forwarder, who owns execs and
 // writes to the daemon; the one that waits for inotify; and one for each input and pipe.
 type relay struct {
 	socket string
@@ -42,7 +42,7 @@ type relay struct {
 	once    sync.Once
 	leaving chan struct{} // closed when the relay ends
 
-	courier
+	forwarder
 }
 
 // Main is the mode; it ends the process.

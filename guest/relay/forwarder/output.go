@@ -9,9 +9,9 @@ import (
 	"github.com/agbox-dev/agbox/guest/protocol"
 )
 
-// courier follows the files of all execs and writes to the daemon, a chunk of each file in turn. It waits when the daemon does
+// forwarder follows the files of all execs and writes to the daemon, a chunk of each file in turn. It waits when the daemon does
 // not read, and holds up nobody by that: the files grow on.
-type courier struct {
+type forwarder struct {
 	fromInit chan protocol.Message
 	say      chan protocol.Message // of inputs and pipes
 	opens    chan openRequest
@@ -70,7 +70,7 @@ type change struct {
 }
 
 func (r *relay) prepare() {
-	r.courier = courier{
+	r.forwarder = forwarder{
 		fromInit: make(chan protocol.Message), say: make(chan protocol.Message), opens: make(chan openRequest),
 		acks: make(chan string), changes: make(chan []change),
 		execs: map[string]*relayed{}, known: map[string]bool{}, watched: map[int32]*tail{},
@@ -105,7 +105,7 @@ func (r *relay) readChanges() {
 	}
 }
 
-// carry is the courier's work; it ends with the process.
+// carry is the forwarder's work; it ends with the process.
 func (r *relay) carry() {
 	always := make(chan struct{})
 	close(always)
