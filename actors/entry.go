@@ -14,24 +14,18 @@ import (
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
-// entry is what outlives a sandbox's actor: its name in the registry, the state that readers see, and the
-// gate that keeps operations of one incarnation from overlapping those of the one before.
+// entry is what outlives a sandbox's actor: its name in the registry, the state that readers see, and the work that is
+// under way.
 type entry struct {
 	id        string
 	spec      *agboxv1.CreateSpec
 	requestID string
 	pid       *actor.PID
-	// recovered: the reconciler looks after the first incarnation, which need not look for itself.
-	recovered atomic.Bool
-	// appeared: an object of the sandbox was made since its removal began.
-	appeared atomic.Bool
-	// crashed: the primary's own command ended, and that is the sandbox's failure.
-	crashed atomic.Bool
-	lease   lease
+	lease     lease
 	// quarantine is why the sandbox was given up, nil while it is not.
 	quarantine atomic.Pointer[string]
-	// gate holds one token; whoever has it may change the sandbox in the runtime.
-	gate chan struct{}
+	// operation is the work that runs, nil when none does. It is the actor's: an incarnation finds that of the one before.
+	operation *operation
 	// gone is closed when the history is purged and nobody will answer any more.
 	gone chan struct{}
 
@@ -40,9 +34,7 @@ type entry struct {
 }
 
 func newEntry(id string, spec *agboxv1.CreateSpec) *entry {
-	e := &entry{id: id, spec: spec, lease: lease{count: lifecycle.Lease{Since: time.Now()}}, gate: make(chan struct{}, 1), gone: make(chan struct{})}
-	e.gate <- struct{}{}
-	return e
+	return &entry{id: id, spec: spec, lease: lease{count: lifecycle.Lease{Since: time.Now()}}, gone: make(chan struct{})}
 }
 
 // replayChunk bounds how many events are in memory at once while a log is folded.

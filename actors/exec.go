@@ -93,7 +93,7 @@ func (s *sandbox) runCommand(c actor.Context) {
 	if s.execs[runtime.CommandID] != nil || !s.system.policy(s.entry.spec).FollowsCommand(s.state) {
 		return
 	}
-	s.entry.crashed.Store(false)
+	s.commandOver = false
 	s.runExec(c, &agboxv1.CreateExecRequest{SandboxId: s.entry.id, ExecId: runtime.CommandID, Command: s.entry.spec.Command})
 }
 

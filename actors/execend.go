@@ -25,7 +25,7 @@ func (s *sandbox) commandEnded(c actor.Context, m *execEnded) {
 		s.take(c, []*step{s.fact(c.Self(), m, lifecycle.CommandEnded{Result: m.result})})
 		return
 	}
-	s.entry.crashed.Store(true)
+	s.commandOver = true
 	s.stale = true
 	s.act(c)
 }

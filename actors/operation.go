@@ -16,18 +16,23 @@ import (
 	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
-// operation is work on the runtime that goes on outside its actor.
+// operation is work on the runtime that goes on outside its actor, of which a sandbox has one at a time: that which its log
+// announces, a look at its containers, or what somebody else does with them.
 type operation struct {
 	token  uint64
-	kind   lifecycle.Operation
+	kind   lifecycle.Operation // NoOperation for what the log does not tell of
 	cancel context.CancelFunc
+	// over: its end was delivered. abandoned: the actor that began it has crashed, and its end tells nothing.
+	over, abandoned bool
 }
 
 // operationEnded comes back from every operation, whatever happened to it.
 type operationEnded struct {
 	token uint64
-	ended lifecycle.Ended
-	err   error
+	// exclusive: it was somebody else's work, and tells nothing.
+	exclusive bool
+	ended     lifecycle.Ended
+	err       error
 }
 
 // progressed is an operation's progress.
@@ -36,25 +41,17 @@ type progressed struct {
 	command lifecycle.Command
 }
 
-// launch runs the operation in a goroutine of its own, after what still runs for the sandbox from before. The
-// kind NoOperation observes the sandbox, and halts one that has died.
-func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation) *operation {
+// launch runs the operation in a goroutine of its own. The kind NoOperation observes the sandbox, and halts one that has died,
+// or any with halt.
+func (s *System) launch(e *entry, pid *actor.PID, kind lifecycle.Operation, halt bool) {
 	ctx, cancel := context.WithCancel(s.working)
-	op := &operation{token: s.tokens.Add(1), kind: kind, cancel: cancel}
+	e.operation = &operation{token: s.tokens.Add(1), kind: kind, cancel: cancel}
+	ended := &operationEnded{token: e.operation.token, ended: lifecycle.Ended{Operation: kind, Halted: halt}}
 	life := e.state.Load().Life()
 	s.work.Go(func() {
 		defer cancel()
-		ended := operationEnded{token: op.token, ended: lifecycle.Ended{Operation: kind}}
-		select {
-		case <-e.gate:
-			s.perform(ctx, e, pid, life, &ended)
-			e.gate <- struct{}{}
-		case <-ctx.Done():
-			ended.fail(ctx.Err())
-			s.actors.Root.Send(pid, &ended)
-		}
+		s.perform(ctx, e, pid, life, ended)
 	})
-	return op
 }
 
 // perform does the operation and sends its end, also when it panics.
@@ -151,7 +148,7 @@ func (s *System) operate(ctx context.Context, e *entry, life string, ended *life
 	case lifecycle.Unpausing:
 		err = s.runtime.Unpause(ctx, e.id, e.spec)
 	case lifecycle.Removing:
-		err = s.remove(ctx, e)
+		err = s.runtime.Remove(ctx, e.id)
 	default:
 		return s.look(ctx, e, ended)
 	}
@@ -159,13 +156,15 @@ func (s *System) operate(ctx context.Context, e *entry, life string, ended *life
 	return err
 }
 
-// look observes the sandbox, and halts one that has died or whose own command has ended.
+// look observes the sandbox, and halts one that has died, or any that is to be halted.
 func (s *System) look(ctx context.Context, e *entry, ended *lifecycle.Ended) error {
+	halt := ended.Halted
+	ended.Halted = false // as long as nothing is
 	seen, err := s.runtime.Observe(ctx, e.id, e.spec)
 	if err != nil {
 		return err
 	}
-	ended.Gone, ended.Lost, ended.Halted = !seen.Alive, seen.Lost, e.crashed.Load()
+	ended.Gone, ended.Lost, ended.Halted = !seen.Alive, seen.Lost, halt
 	if !ended.Gone && !ended.Halted {
 		return nil
 	}
@@ -179,16 +178,6 @@ func (s *System) look(ctx context.Context, e *entry, ended *lifecycle.Ended) err
 		ended.Code, ended.Message = seen.Code, seen.Cause
 	}
 	return nil
-}
-
-// remove removes the sandbox, again if something of it was made meanwhile.
-func (s *System) remove(ctx context.Context, e *entry) error {
-	for {
-		e.appeared.Store(false)
-		if err := s.runtime.Remove(ctx, e.id); err != nil || !e.appeared.Load() {
-			return err
-		}
-	}
 }
 
 // recordedResults reads the ends of the execs that the log still has as running.

@@ -22,7 +22,7 @@ func (s *sandbox) wake(c actor.Context) {
 	switch command := s.state.Wake(); {
 	case command == nil && !s.state.Waits(lifecycle.StartExec{}):
 		s.release(c, nil)
-	case command == nil || s.operation != nil:
+	case command == nil || s.entry.operation != nil:
 	case s.tried:
 		s.release(c, lifecycle.NotReady(s.state))
 	default:

@@ -71,8 +71,7 @@ func (r *reconciler) Receive(c actor.Context) {
 	}
 }
 
-// reconcile has every sandbox look at its containers that has any which should run, and removes what no log knows. A list of
-// the engine's is no such look: it may be behind the end of a container of which nothing will be told any more.
+// reconcile removes what no log knows.
 func (s *System) reconcile(ctx context.Context, orphans *orphans) (next time.Time, err error) {
 	var inventory runtime.Inventory
 	err = s.retryWhileUnreachable(ctx, func() error {
@@ -85,11 +84,6 @@ func (s *System) reconcile(ctx context.Context, orphans *orphans) (next time.Tim
 			s.log.Error("the runtime cannot be compared with the log, trying again", slog.Any("error", err))
 		}
 		return next, err
-	}
-	for _, e := range s.registry.all() {
-		if state := e.state.Load(); state != nil && state.Up() {
-			s.actors.Root.Send(e.pid, &containerEnded{})
-		}
 	}
 	return orphans.remove(ctx, inventory)
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
@@ -47,14 +46,19 @@ func (r *router) Appeared(sandboxID string) {
 	if !found {
 		return
 	}
-	e.appeared.Store(true)
-	if state, err := e.load(r.system.db); err == nil && state.Phase == lifecycle.Deleted {
+	if e.pid != nil {
+		r.system.actors.Root.Send(e.pid, &appeared{})
+	} else { // DELETED before this process began
 		r.system.send(nameReconciler, &reconcile{})
 	}
 }
 
-// Missed implements runtime.Watcher.
+// Missed implements runtime.Watcher. Every sandbox looks at its containers: no list of the engine's says that they live, since it
+// may be behind the end of one of which nothing will be told any more.
 func (r *router) Missed() {
 	r.system.log.Warn("runtime events were missed, comparing the runtime with the log")
+	for _, e := range r.system.registry.all() {
+		r.Ended(e.id)
+	}
 	r.system.send(nameReconciler, &reconcile{})
 }

@@ -22,11 +22,17 @@ type sandbox struct {
 	state  lifecycle.State
 	// batch is what waits to be taken, nil when nothing does.
 	batch *batch
-	// operation is the one that runs, nil when none does.
-	operation *operation
+	// waiting are those who want the containers for themselves, in turn.
+	waiting []*exclusive
+	// ending is closed when no operation runs any more, and none begins; nil while the daemon goes on.
+	ending chan struct{}
 	// stale: a container may have ended since they were last looked at. looks spaces the looks that failed, and
 	// lookAgain is true while one waits for its time.
 	stale bool
+	// commandOver: the primary's own command ended, and that is the sandbox's failure. givenUp: its containers are to be stopped.
+	// appeared: an object of the sandbox was made since its removal began.
+	commandOver, givenUp, appeared bool
+
 	looks *backoff.ExponentialBackOff
 	// records spaces the tries to record facts that the log could not take, the next of which is at recordAt.
 	records   *backoff.ExponentialBackOff
@@ -58,6 +64,9 @@ type (
 	lookDue        struct{}
 )
 
+// appeared tells that an object of the sandbox was made.
+type appeared struct{}
+
 // linkLost tells that the program inside the sandbox cannot be reached.
 type linkLost struct{ why string }
 
@@ -82,6 +91,7 @@ func (s *sandbox) Receive(c actor.Context) {
 			abandon(s.batch.steps)
 			s.batch = nil
 		}
+		s.dismiss(errCrashed)
 	}
 	s.flush(c) // what came first is taken first
 	switch m := c.Message().(type) {
@@ -90,20 +100,30 @@ func (s *sandbox) Receive(c actor.Context) {
 	case *actor.Stopping, *actor.Restarting:
 		s.alarm.stop()
 		s.stopServing(nil)
-		if s.operation != nil {
-			s.operation.cancel()
+		if op := s.entry.operation; op != nil {
+			op.abandoned = true
+			op.cancel()
 		}
 	case *execEnded:
 		s.commandEnded(c, m)
 	case *served:
 		s.served(c, m)
 	case *progressed:
-		if s.operation != nil && m.token == s.operation.token {
+		if op := s.entry.operation; op != nil && m.token == op.token && !op.abandoned {
 			s.take(c, []*step{s.fact(c.Self(), m, m.command)})
 		}
 	case *operationEnded:
-		if s.operation != nil && m.token == s.operation.token {
-			s.operationEnded(c, m)
+		s.operationEnded(c, m)
+	case *exclusive:
+		s.waiting = append(s.waiting, m)
+		s.act(c)
+	case *settle:
+		s.ending = m.settled
+		s.act(c)
+	case *appeared:
+		s.appeared = true
+		if s.state.Phase == lifecycle.Deleted { // after the removal had looked for the last time
+			s.system.send(nameReconciler, &reconcile{})
 		}
 	case *giveUp:
 		if reason := s.entry.quarantine.Load(); reason != nil {
@@ -134,16 +154,20 @@ func (s *sandbox) started(c actor.Context) {
 	s.records.InitialInterval, s.records.MaxInterval = firstRecordRetry, lastRecordRetry
 	s.records.Reset()
 	s.serving = map[string]context.CancelFunc{}
+	if op := s.entry.operation; op != nil && op.over {
+		s.entry.operation = nil
+	}
 	s.catchUp()
 	if oldest, _, err := s.system.db.Bounds(s.entry.id); err == nil {
 		s.trimmed = oldest - 1
 	}
 	if reason := s.entry.quarantine.Load(); reason != nil {
 		s.take(c, []*step{s.fact(c.Self(), &giveUp{}, lifecycle.Quarantined{Message: *reason})})
-		s.operation = s.system.launch(s.entry, c.Self(), lifecycle.Stopping)
+		s.givenUp = true
+		s.act(c)
 		return
 	}
-	s.stale = s.state.Up() && !s.entry.recovered.Swap(false)
+	s.stale = s.state.Up()
 	for id := range s.state.Running {
 		if !s.state.Up() {
 			break // whoever removes the sandbox tells their end
@@ -192,6 +216,17 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 	if s.system.working.Err() != nil {
 		return // the daemon ends: the log still announces the operation, and the next start carries it on
 	}
+	op := s.entry.operation
+	if op == nil || m.token != op.token {
+		return
+	}
+	op.over = true
+	removed := m.ended.Operation == lifecycle.Removing && m.err == nil
+	if op.abandoned || m.exclusive || removed && s.appeared { // what appeared is removed as well
+		s.entry.operation = nil
+		s.act(c)
+		return
+	}
 	var steps []*step
 	for _, fact := range lifecycle.Facts(s.state, s.system.policy(s.entry.spec), m.ended) {
 		steps = append(steps, s.fact(c.Self(), m, fact))
@@ -210,7 +245,7 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 			return
 		}
 	}
-	s.operation = nil
+	s.entry.operation = nil
 	switch {
 	case look && s.state.Operation != lifecycle.NoOperation:
 		s.stale = true
@@ -223,9 +258,6 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 	s.act(c)
 	if s.state.Phase == lifecycle.Deleted {
 		s.system.send(nameJanitor, &deleted{})
-		if s.entry.appeared.Load() { // after the removal had looked for the last time
-			s.system.send(nameReconciler, &reconcile{})
-		}
 	}
 }
 
@@ -243,16 +275,24 @@ func (s *sandbox) lookLater(self *actor.PID, err error) {
 
 // act does what the state now asks for.
 func (s *sandbox) act(c actor.Context) {
-	switch {
-	case s.operation != nil:
-		if s.state.Operation != lifecycle.NoOperation && s.operation.kind != s.state.Operation {
-			s.operation.cancel() // its end brings us back here
+	switch op := s.entry.operation; {
+	case op != nil:
+		if s.state.Operation != lifecycle.NoOperation && op.kind != s.state.Operation {
+			op.cancel() // its end brings us back here
 		}
+	case s.ending != nil:
+		s.settled()
+	case s.givenUp:
+		s.givenUp = false
+		s.system.launch(s.entry, c.Self(), lifecycle.Stopping, false)
 	case s.state.Begun(s.system.now()):
-		s.operation = s.system.launch(s.entry, c.Self(), s.state.Operation)
+		s.appeared = false
+		s.system.launch(s.entry, c.Self(), s.state.Operation, false)
 	case s.stale && s.state.Up():
 		s.stale = false
-		s.operation = s.system.launch(s.entry, c.Self(), lifecycle.NoOperation)
+		s.system.launch(s.entry, c.Self(), lifecycle.NoOperation, s.commandOver)
+	default:
+		s.admit(c.Self())
 	}
 	s.wake(c)
 	s.serve(c)

@@ -75,15 +75,7 @@ func (s *System) startService(ctx context.Context, e *entry, service *agboxv1.Se
 		}
 	}
 	err = s.retryWhileUnreachable(ctx, func() error {
-		select {
-		case <-e.gate:
-			defer func() { e.gate <- struct{}{} }()
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return s.runtime.StartService(ctx, e.id, e.spec, service, again)
+		return s.alone(ctx, e, func() error { return s.runtime.StartService(ctx, e.id, e.spec, service, again) })
 	})
 	if err != nil {
 		return err

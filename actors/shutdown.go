@@ -77,9 +77,17 @@ func (s *System) Shutdown(ctx context.Context) {
 func (s *System) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownGrace)
 	defer cancel()
+	var all []*settle
 	for _, e := range s.registry.all() {
+		if state := e.state.Load(); e.pid != nil && state != nil && state.Phase != lifecycle.Deleted {
+			m := &settle{make(chan struct{})}
+			s.actors.Root.Send(e.pid, m)
+			all = append(all, m)
+		}
+	}
+	for _, m := range all {
 		select {
-		case <-e.gate:
+		case <-m.settled:
 		case <-ctx.Done():
 			return
 		}

@@ -157,7 +157,6 @@ func (s *System) recover() error {
 	for _, record := range sandboxes {
 		e := newEntry(record.ID, record.Spec)
 		e.requestID = record.RequestID
-		e.recovered.Store(true)
 		s.registry.add(e)
 		if record.DeletedAt.IsZero() { // nothing can happen to others: readers fold their logs when they ask
 			live = append(live, e)

@@ -129,7 +129,7 @@ func (s *Server) capture(ctx context.Context, want runtime.Snapshot) (made runti
 		return made, err
 	}
 	want.Tell("waiting", 0)
-	err = s.system.Quiet(ctx, want.SandboxId, func(view actors.View) error {
+	err = s.system.WithExclusive(ctx, want.SandboxId, func(view actors.View) error {
 		if err := hasPrimary(view.State); err != nil {
 			return err
 		}
