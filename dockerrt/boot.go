@@ -65,16 +65,11 @@ func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *sand
 	if len(spec.Mounts) == 0 || d.layout.relayed(sandboxID) {
 		return nil
 	}
-	b, err := d.box(ctx, sandboxID)
+	pid, resolve, err := d.Files.Primary(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
-	pid := engine.ValueOf(b.State).Pid
-	err = d.mounts.Confirm(spec, pid, func(target string) (string, error) {
-		at, err := b.resolve(ctx, target)
-		return at.path, err
-	})
-	if err == nil {
+	if err = d.mounts.Confirm(spec, pid, resolve); err == nil {
 		link.found(pid)
 	}
 	return err

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/archive"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	"github.com/agbox-dev/agbox/dockerrt/mount"
 	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/dockerrt/snapshot"
+	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/hosttree/layer"
 	"github.com/agbox-dev/agbox/oplog"
@@ -67,6 +69,7 @@ const entrypointTimeout = 60 * time.Second
 
 // Docker is the runtime on one engine. Use New.
 type Docker struct {
+	*archive.Files
 	config    Config
 	api       *engine.Client
 	guest     string // what sandboxes have at guestHome
@@ -135,6 +138,14 @@ func (d *Docker) connect(ctx context.Context) error {
 	}
 	d.mounts = mount.New(d.api, mount.Config{DataDir: d.layout.root, InitPath: d.config.InitPath, Init: initTarget, Places: d.config.Places,
 		EngineRoot: d.root, Elsewhere: d.elsewhere, ReadOnlyBelow: d.readOnlyBelow})
+	d.Files = archive.New(d.api, archive.Config{DataDir: d.layout.root, InitPath: d.config.InitPath, Init: initTarget, Places: d.mounts.Places,
+		Booted: func(sandboxID string) (*link.Link, error) {
+			l, err := d.booted(sandboxID)
+			if err != nil {
+				return nil, err
+			}
+			return l.Link, nil
+		}}, d.log)
 	d.snapshots = snapshot.New(d.api, snapshot.Config{Dir: d.layout.snapshots(), MaxSize: d.config.MaxSnapshot, DiskHeadroom: d.config.DiskHeadroom,
 		EngineRoot: d.root, Freeze: d.freeze, Thaw: d.thawClocks}, d.log)
 	d.networks, err = network.Open(ctx, d.api, network.Config{Pool: d.config.Pool, SubnetBits: d.config.SubnetBits,

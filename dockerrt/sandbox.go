@@ -150,7 +150,7 @@ func (d *Docker) materialize(ctx context.Context, sandboxID, life string, begun 
 		if networkID, err = d.make(ctx, sandboxID, spec, found); err != nil {
 			return runtime.Started{}, err
 		}
-		if err := d.copyIn(ctx, sandboxID, spec); err != nil {
+		if err := d.CopyIn(ctx, sandboxID, spec); err != nil {
 			return runtime.Started{}, err
 		}
 	}

@@ -1,4 +1,4 @@
-package dockerrt
+package archive
 
 import (
 	"archive/tar"
@@ -213,7 +213,7 @@ func (u *unpacking) write(full string, header *tar.Header) error {
 		reader, writer := io.Pipe()
 		u.pipe, u.done, u.out = writer, make(chan error, 1), tar.NewWriter(writer)
 		go func() {
-			err := u.box.docker.api.CopyToContainer(u.ctx, u.box.ID, u.to.root, reader, container.CopyToContainerOptions{})
+			err := u.box.files.engine.CopyToContainer(u.ctx, u.box.ID, u.to.root, reader, container.CopyToContainerOptions{})
 			reader.CloseWithError(errEngineDone)
 			u.done <- err
 		}()

@@ -1,4 +1,4 @@
-package dockerrt
+package archive
 
 import (
 	"archive/tar"
@@ -24,10 +24,10 @@ import (
 // UploadFiles unpacks a tar stream in a directory of the sandbox's primary, which is made when it is missing; owner is as
 // an exec's user. It returns when the stream has ended, or with ctx; what was unpacked before an error stays, but no part of a file. With
 // running, agbox-init makes the files, else the engine does. Refusals are *files.Refusal.
-func (d *Docker) UploadFiles(ctx context.Context, sandboxID, directory, owner string, running bool, stream io.Reader) (files.Written, error) {
-	upload := d.uploadToDisk
+func (fs *Files) UploadFiles(ctx context.Context, sandboxID, directory, owner string, running bool, stream io.Reader) (files.Written, error) {
+	upload := fs.uploadToDisk
 	if running {
-		upload = d.uploadInside
+		upload = fs.uploadInside
 	}
 	written, err := upload(ctx, sandboxID, directory, owner, stream)
 	if ctx.Err() != nil {
@@ -36,8 +36,8 @@ func (d *Docker) UploadFiles(ctx context.Context, sandboxID, directory, owner st
 	return written, engine.Unreachable(err)
 }
 
-func (d *Docker) uploadToDisk(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error) {
-	box, err := d.filesOf(ctx, sandboxID)
+func (fs *Files) uploadToDisk(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (files.Written, error) {
+	box, err := fs.filesOf(ctx, sandboxID)
 	if err != nil {
 		return files.Written{}, err
 	}
@@ -59,12 +59,12 @@ func (d *Docker) uploadToDisk(ctx context.Context, sandboxID, directory, owner s
 	return written, err
 }
 
-func (d *Docker) uploadInside(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (written files.Written, err error) {
-	box, err := d.box(ctx, sandboxID)
+func (fs *Files) uploadInside(ctx context.Context, sandboxID, directory, owner string, stream io.Reader) (written files.Written, err error) {
+	box, err := fs.box(ctx, sandboxID)
 	if err != nil {
 		return written, err
 	}
-	_, err = d.insideWith(ctx, sandboxID, func(to io.Writer) (err error) {
+	_, err = fs.insideWith(ctx, sandboxID, func(to io.Writer) (err error) {
 		written, err = files.Unpack(stream, files.Send(to))
 		return err
 	}, func([]string) error { return protocol.ErrMalformed },
@@ -85,15 +85,15 @@ func (s engineStream) Read(p []byte) (int, error) {
 
 // StatFile tells of one file of the primary; a link at its end is not followed. With running, agbox-init looks, else the
 // engine does, which takes longer.
-func (d *Docker) StatFile(ctx context.Context, sandboxID, p string, running bool) (*agboxv1.FileInfo, error) {
-	ctx, cancel := d.api.Read(ctx)
+func (fs *Files) StatFile(ctx context.Context, sandboxID, p string, running bool) (*agboxv1.FileInfo, error) {
+	ctx, cancel := fs.engine.Read(ctx)
 	defer cancel()
 	if !running {
-		info, err := d.statOnDisk(ctx, sandboxID, p)
+		info, err := fs.statOnDisk(ctx, sandboxID, p)
 		return info, engine.Unreachable(err)
 	}
 	var info *agboxv1.FileInfo
-	_, err := d.inside(ctx, sandboxID, func(fields []string) (err error) {
+	_, err := fs.inside(ctx, sandboxID, func(fields []string) (err error) {
 		info, err = files.ParseEntry(fields)
 		return err
 	}, "stat", p)
@@ -103,8 +103,8 @@ func (d *Docker) StatFile(ctx context.Context, sandboxID, p string, running bool
 	return info, err
 }
 
-func (d *Docker) statOnDisk(ctx context.Context, sandboxID, p string) (*agboxv1.FileInfo, error) {
-	stream, err := d.DownloadFiles(ctx, sandboxID, p, false)
+func (fs *Files) statOnDisk(ctx context.Context, sandboxID, p string) (*agboxv1.FileInfo, error) {
+	stream, err := fs.DownloadFiles(ctx, sandboxID, p, false)
 	if err != nil {
 		return nil, err
 	}
@@ -118,17 +118,17 @@ func (d *Docker) statOnDisk(ctx context.Context, sandboxID, p string) (*agboxv1.
 
 // ListFiles adds to list what is in a directory of the primary, with recursive all below it. With running, agbox-init
 // looks, else the engine does, which reads all files below the directory for that.
-func (d *Docker) ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, list *files.List) error {
+func (fs *Files) ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, list *files.List) error {
 	ctx, cancel := context.WithTimeout(ctx, engine.WriteTimeout)
 	defer cancel()
 	if !running {
-		return engine.Unreachable(d.listOnDisk(ctx, sandboxID, directory, recursive, list))
+		return engine.Unreachable(fs.listOnDisk(ctx, sandboxID, directory, recursive, list))
 	}
 	args := []string{"list", directory, strconv.Itoa(list.Limit())}
 	if recursive {
 		args = append(args, "-r")
 	}
-	last, err := d.inside(ctx, sandboxID, func(fields []string) error {
+	last, err := fs.inside(ctx, sandboxID, func(fields []string) error {
 		info, err := files.ParseEntry(fields)
 		if err == nil && !list.Add(info) {
 			err = errListFull
@@ -146,8 +146,8 @@ func (d *Docker) ListFiles(ctx context.Context, sandboxID, directory string, rec
 
 var errListFull = errors.New("the list is full")
 
-func (d *Docker) listOnDisk(ctx context.Context, sandboxID, directory string, recursive bool, list *files.List) error {
-	box, err := d.filesOf(ctx, sandboxID)
+func (fs *Files) listOnDisk(ctx context.Context, sandboxID, directory string, recursive bool, list *files.List) error {
+	box, err := fs.filesOf(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (d *Docker) listOnDisk(ctx context.Context, sandboxID, directory string, re
 	if err != nil {
 		return err
 	}
-	stream, _, err := d.api.CopyFromContainer(ctx, box.ID, place.path)
+	stream, _, err := fs.engine.CopyFromContainer(ctx, box.ID, place.path)
 	if err != nil {
 		return engineRefusal(directory, err)
 	}
@@ -171,25 +171,25 @@ func (d *Docker) listOnDisk(ctx context.Context, sandboxID, directory string, re
 
 // RemoveFile removes a file, a link or an empty directory of a primary that runs, with recursive a tree. What is mounted
 // stays.
-func (d *Docker) RemoveFile(ctx context.Context, sandboxID, p string, recursive bool) error {
+func (fs *Files) RemoveFile(ctx context.Context, sandboxID, p string, recursive bool) error {
 	ctx, cancel := context.WithTimeout(ctx, engine.WriteTimeout)
 	defer cancel()
 	args := []string{"remove", p}
 	if recursive {
 		args = append(args, "-r")
 	}
-	_, err := d.inside(ctx, sandboxID, func([]string) error { return protocol.ErrMalformed }, args...)
+	_, err := fs.inside(ctx, sandboxID, func([]string) error { return protocol.ErrMalformed }, args...)
 	return err
 }
 
 // WatchFiles tells what happens in a directory, or to a file, of a primary that runs, beginning with "watching". It returns
 // nil once the directory is gone, and files.ErrNotRunning when the sandbox is; an error of tell ends it, and so does ctx.
-func (d *Docker) WatchFiles(ctx context.Context, sandboxID, p string, recursive bool, tell func(*agboxv1.FileEvent) error) error {
+func (fs *Files) WatchFiles(ctx context.Context, sandboxID, p string, recursive bool, tell func(*agboxv1.FileEvent) error) error {
 	args := []string{"watch", p}
 	if recursive {
 		args = append(args, "-r")
 	}
-	_, err := d.inside(ctx, sandboxID, func(fields []string) error {
+	_, err := fs.inside(ctx, sandboxID, func(fields []string) error {
 		event, err := files.ParseEvent(fields)
 		if err != nil {
 			return err

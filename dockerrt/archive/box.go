@@ -1,4 +1,4 @@
-package dockerrt
+package archive
 
 import (
 	"archive/tar"
@@ -21,29 +21,29 @@ import (
 // box is a primary as the engine's archive API deals with it.
 type box struct {
 	container.InspectResponse
-	docker    *Docker
+	files     *Files
 	sandboxID string
 }
 
 // box fails with files.ErrNotRunning when there is no container.
-func (d *Docker) box(ctx context.Context, sandboxID string) (box, error) {
-	found, err := d.api.InspectPrimary(ctx, sandboxID)
+func (fs *Files) box(ctx context.Context, sandboxID string) (box, error) {
+	found, err := fs.engine.InspectPrimary(ctx, sandboxID)
 	if engine.IsNotFound(err) {
 		return box{}, files.Refuse(files.ErrNotRunning, "sandbox %s has no primary container any more; delete it", sandboxID)
 	}
-	return box{found, d, sandboxID}, err
+	return box{found, fs, sandboxID}, err
 }
 
 // filesOf is box for who is about to use the archive API, for which an engine mounts by path once more what the container
 // has. It fails with files.ErrRefused where a path has got a link, and where somebody runs in the sandbox who could make one.
-func (d *Docker) filesOf(ctx context.Context, sandboxID string) (box, error) {
-	b, err := d.box(ctx, sandboxID)
+func (fs *Files) filesOf(ctx context.Context, sandboxID string) (box, error) {
+	b, err := fs.box(ctx, sandboxID)
 	if err != nil {
 		return b, err
 	}
-	guard := d.mounts.Places().Guard()
+	guard := fs.config.Places().Guard()
 	for _, m := range b.Mounts {
-		if m.Type != dockermount.TypeBind || paths.Within(m.Source, d.layout.root) || m.Source == d.config.InitPath {
+		if m.Type != dockermount.TypeBind || paths.Within(m.Source, fs.config.DataDir) || m.Source == fs.config.InitPath {
 			continue
 		}
 		file, err := hostpath.Verify(m.Source, hostpath.Identity{})
@@ -110,9 +110,9 @@ func (b box) follow(ctx context.Context, at place, part, p string) (place, error
 }
 
 func (b box) stat(ctx context.Context, p string) (container.PathStat, error) {
-	ctx, cancel := b.docker.api.Read(ctx)
+	ctx, cancel := b.files.engine.Read(ctx)
 	defer cancel()
-	return b.docker.api.ContainerStatPath(ctx, b.ID, p)
+	return b.files.engine.ContainerStatPath(ctx, b.ID, p)
 }
 
 // mount returns what holds the path: the mount that is nearest above it. Root is the container's own layer.
@@ -216,7 +216,7 @@ const maxAccounts = 4 << 20
 
 // text returns a small file; "" when there is none, or something else.
 func (b box) text(ctx context.Context, p string) (string, error) {
-	ctx, cancel := b.docker.api.Read(ctx)
+	ctx, cancel := b.files.engine.Read(ctx)
 	defer cancel()
 	at, err := b.resolve(ctx, p)
 	if errors.Is(err, files.ErrNotFound) || errors.Is(err, files.ErrNotDirectory) || err == nil && (at.missing > 0 || at.directory) {

@@ -1,4 +1,4 @@
-package dockerrt
+package archive
 
 import (
 	"bufio"
@@ -37,14 +37,14 @@ var errStuck = files.Refuse(files.ErrRefused, "the sandbox has written nothing f
 //
 // The records come through a pipe of its own, which the command has as descriptor 1: agbox-init's pump is not in between,
 // so a slow reader holds up nobody but the command, and a dead one ends it.
-func (d *Docker) inside(ctx context.Context, sandboxID string, take func(fields []string) error, args ...string) (last []string, err error) {
-	return d.insideWith(ctx, sandboxID, nil, take, args...)
+func (fs *Files) inside(ctx context.Context, sandboxID string, take func(fields []string) error, args ...string) (last []string, err error) {
+	return fs.insideWith(ctx, sandboxID, nil, take, args...)
 }
 
 // insideWith is inside for a command that is told something first: feed, unless nil, writes it. When that fails, or ctx ends, the command
 // takes away what it has half done.
-func (d *Docker) insideWith(ctx context.Context, sandboxID string, feed func(io.Writer) error, take func(fields []string) error, args ...string) (last []string, err error) {
-	guest, err := d.booted(sandboxID)
+func (fs *Files) insideWith(ctx context.Context, sandboxID string, feed func(io.Writer) error, take func(fields []string) error, args ...string) (last []string, err error) {
+	guest, err := fs.config.Booted(sandboxID)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", files.ErrNotRunning, err)
 	}
@@ -79,7 +79,7 @@ func (d *Docker) insideWith(ctx context.Context, sandboxID string, feed func(io.
 			input.Close()
 		}
 		result, err := guest.Exec(running, link.ExecSpec{
-			ID: id, Argv: append([]string{initTarget, "file"}, args...), Cwd: "/", User: "0",
+			ID: id, Argv: append([]string{fs.config.Init, "file"}, args...), Cwd: "/", User: "0",
 			Files: [3]*os.File{to, null, null}, Stdin: [2]*os.File{input, null},
 			OnStarted: func(int) {
 				unanswered.Stop()

@@ -1,4 +1,4 @@
-package dockerrt
+package archive
 
 import (
 	"context"
@@ -20,11 +20,11 @@ import (
 // copyTime bounds one copy: a tree of many gigabytes on a slow disk.
 const copyTime = time.Hour
 
-// copyIn puts the spec's copies into the primary, which was not started yet.
-func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
+// CopyIn puts the spec's copies into the primary, which was not started yet.
+func (fs *Files) CopyIn(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) error {
 	for _, c := range spec.Copies {
 		began := time.Now()
-		bytes, err := d.copyTree(ctx, sandboxID, c)
+		bytes, err := fs.copyTree(ctx, sandboxID, c)
 		oplog.Stepped(ctx, began, err, fmt.Sprintf("copied to %s with %d bytes", c.Target, bytes), "%s", c.Source)
 		if engine.Code(err) != "" {
 			return err
@@ -37,8 +37,8 @@ func (d *Docker) copyIn(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 }
 
 // copyTree returns how many bytes of a tar stream it took.
-func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (int64, error) {
-	id, err := d.api.Primary(ctx, sandboxID)
+func (fs *Files) copyTree(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (int64, error) {
+	id, err := fs.engine.Primary(ctx, sandboxID)
 	if err != nil {
 		return 0, err
 	}
@@ -49,11 +49,11 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 		return 0, mount.Changed(err)
 	}
 	defer source.Close()
-	guard := d.mounts.Places().Guard()
+	guard := fs.config.Places().Guard()
 	if err := guard.Copy(c.Source); err != nil {
 		return 0, mount.Changed(err)
 	}
-	owner, err := d.copyOwner(ctx, sandboxID, c)
+	owner, err := fs.copyOwner(ctx, sandboxID, c)
 	if err != nil {
 		return 0, err
 	}
@@ -64,13 +64,13 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 		err := hosttree.StreamOpened(ctx, counted, source, c.Target, c.ExcludePatterns, guard.Entry, owner)
 		if errors.Is(err, hosttree.ErrChanged) {
 			oplog.Printf(ctx, "%s: files changed while they were copied: %v", c.Source, err)
-			d.log.Warn("files changed while they were copied", "sandbox_id", sandboxID, "source", c.Source, "error", err)
+			fs.log.Warn("files changed while they were copied", "sandbox_id", sandboxID, "source", c.Source, "error", err)
 			err = nil
 		}
 		writer.CloseWithError(err)
 		streamed <- err
 	}()
-	err = d.api.CopyToContainer(ctx, id, "/", reader, container.CopyToContainerOptions{})
+	err = fs.engine.CopyToContainer(ctx, id, "/", reader, container.CopyToContainerOptions{})
 	reader.CloseWithError(errors.New("the engine reads no further"))
 	if streamErr := <-streamed; err == nil {
 		err = streamErr
@@ -84,11 +84,11 @@ func (d *Docker) copyTree(ctx context.Context, sandboxID string, c *agboxv1.Copy
 
 // copyOwner is whom a copy belongs to in the sandbox: as whom an exec would run, unless the spec says otherwise. nil leaves it
 // to whom it belongs on the host.
-func (d *Docker) copyOwner(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (*hosttree.Owner, error) {
+func (fs *Files) copyOwner(ctx context.Context, sandboxID string, c *agboxv1.CopySpec) (*hosttree.Owner, error) {
 	if c.KeepOwner {
 		return nil, nil
 	}
-	box, err := d.box(ctx, sandboxID)
+	box, err := fs.box(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}

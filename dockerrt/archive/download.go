@@ -1,4 +1,4 @@
-package dockerrt
+package archive
 
 import (
 	"archive/tar"
@@ -13,11 +13,11 @@ import (
 // of p; a link is one in the stream, too. The stream ends with ctx; Close must follow. With running, agbox-init reads the files: as the
 // engine opens one it waits for whoever in the sandbox holds a lease on it, 45 s for each, and does nothing else for that container
 // meanwhile, not even a stop.
-func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string, running bool) (io.ReadCloser, error) {
+func (fs *Files) DownloadFiles(ctx context.Context, sandboxID, p string, running bool) (io.ReadCloser, error) {
 	if running {
-		return d.carry(ctx, sandboxID, p)
+		return fs.carry(ctx, sandboxID, p)
 	}
-	box, err := d.filesOf(ctx, sandboxID)
+	box, err := fs.filesOf(ctx, sandboxID)
 	if err == nil {
 		err = box.onDisk(ctx, p)
 	}
@@ -29,7 +29,7 @@ func (d *Docker) DownloadFiles(ctx context.Context, sandboxID, p string, running
 
 // read has the engine read what is on the disk.
 func (b box) read(ctx context.Context, p string) (io.ReadCloser, error) {
-	stream, _, err := b.docker.api.CopyFromContainer(ctx, b.ID, p)
+	stream, _, err := b.files.engine.CopyFromContainer(ctx, b.ID, p)
 	if err != nil {
 		return nil, engine.Unreachable(engineRefusal(p, err))
 	}
@@ -51,7 +51,7 @@ func (c carriedTree) Close() error {
 }
 
 // carry returns once there is something to read, or why there is not.
-func (d *Docker) carry(ctx context.Context, sandboxID, p string) (io.ReadCloser, error) {
+func (fs *Files) carry(ctx context.Context, sandboxID, p string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	from, to := io.Pipe()
 	tree := carriedTree{from, cancel, make(chan struct{})}
@@ -59,7 +59,7 @@ func (d *Docker) carry(ctx context.Context, sandboxID, p string) (io.ReadCloser,
 	go func() {
 		defer close(tree.done)
 		out := tar.NewWriter(to)
-		_, err := d.inside(ctx, sandboxID, func(fields []string) error {
+		_, err := fs.inside(ctx, sandboxID, func(fields []string) error {
 			select {
 			case begun <- nil:
 			default:
