@@ -3,6 +3,7 @@
 package oplog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,9 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/agbox-dev/agbox/keyed"
 	"github.com/agbox-dev/agbox/text"
 )
 
@@ -32,18 +33,12 @@ type Logs struct {
 	root string
 	log  *slog.Logger
 
-	mu    sync.Mutex
-	locks map[string]*lock // of those that are being written to, by sandbox
-}
-
-type lock struct {
-	sync.Mutex
-	users int // guarded by Logs.mu
+	writers keyed.Mutex[string] // by sandbox
 }
 
 // New returns the logs in the directory root, which holds nothing else and is made when it is needed.
 func New(root string, log *slog.Logger) *Logs {
-	return &Logs{root: root, log: log, locks: map[string]*lock{}}
+	return &Logs{root: root, log: log}
 }
 
 // Paths returns the host paths of the sandbox's log: the older half, which is there only in a long life, and the newer one,
@@ -91,33 +86,14 @@ func (l *Logs) Note(sandboxID, operation, words string) {
 // Append adds a line to its log. It works on the disk.
 func (l *Logs) Append(e Entry) {
 	older, newer := l.Paths(e.sandboxID)
-	unlock := l.lock(e.sandboxID)
-	err := appendLine(older, newer, e.line)
-	unlock()
+	unlock, err := l.writers.Lock(context.Background(), e.sandboxID)
+	if err == nil {
+		err = appendLine(older, newer, e.line)
+		unlock()
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.log.Warn("a line is missing in a sandbox's operation log", slog.String("sandbox_id", e.sandboxID),
 			slog.String("line", e.line), slog.Any("error", err))
-	}
-}
-
-// lock has those who add lines to the same log take turns.
-func (l *Logs) lock(sandboxID string) (unlock func()) {
-	l.mu.Lock()
-	k := l.locks[sandboxID]
-	if k == nil {
-		k = &lock{}
-		l.locks[sandboxID] = k
-	}
-	k.users++
-	l.mu.Unlock()
-	k.Lock()
-	return func() {
-		k.Unlock()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if k.users--; k.users == 0 {
-			delete(l.locks, sandboxID)
-		}
 	}
 }
 

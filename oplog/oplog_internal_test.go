@@ -27,7 +27,7 @@ func TestOperationLogBound(t *testing.T) {
 	for w := range writers {
 		group.Go(func() {
 			for i := range lines {
-				unlock := turns.lock("box")
+				unlock, _ := turns.writers.Lock(t.Context(), "box")
 				err := appendLine(older, newer, fmt.Sprintf("%d %d %s\n", w, i, strings.Repeat("x", 150)))
 				unlock()
 				if err != nil {
@@ -38,8 +38,8 @@ func TestOperationLogBound(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if len(turns.locks) != 0 {
-		t.Errorf("left are %v", turns.locks)
+	if n := turns.writers.Len(); n != 0 {
+		t.Errorf("%d locks are left", n)
 	}
 	text, err := os.ReadFile(newer)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
@@ -29,39 +28,12 @@ const (
 	reasonSnapshotTooLarge = "SNAPSHOT_TOO_LARGE"
 )
 
-// turns has those who do something with the same snapshot do it one after the other. It is empty at rest.
-type turns struct {
-	mu    sync.Mutex
-	taken map[string]chan struct{} // closed when it is given back
-}
-
-func (t *turns) take(ctx context.Context, snapshotID string) (give func(), err error) {
-	for {
-		t.mu.Lock()
-		before, taken := t.taken[snapshotID]
-		if !taken {
-			if t.taken == nil {
-				t.taken = map[string]chan struct{}{}
-			}
-			mine := make(chan struct{})
-			t.taken[snapshotID] = mine
-			t.mu.Unlock()
-			return func() { t.give(snapshotID, mine) }, nil
-		}
-		t.mu.Unlock()
-		select {
-		case <-before:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("snapshot %s is being worked on: %w", snapshotID, ctx.Err())
-		}
+// lockSnapshot has those who do something with the same snapshot do it one after the other.
+func (s *Server) lockSnapshot(ctx context.Context, snapshotID string) (unlock func(), err error) {
+	if unlock, err = s.snapshots.Lock(ctx, snapshotID); err != nil {
+		return nil, fmt.Errorf("snapshot %s is being worked on: %w", snapshotID, err)
 	}
-}
-
-func (t *turns) give(snapshotID string, mine chan struct{}) {
-	t.mu.Lock()
-	delete(t.taken, snapshotID)
-	t.mu.Unlock()
-	close(mine)
+	return unlock, nil
 }
 
 func (s *Server) SnapshotSandbox(ctx context.Context, req *agboxv1.SnapshotSandboxRequest) (*agboxv1.SnapshotSandboxResponse, error) {
@@ -94,11 +66,11 @@ func (s *Server) snapshotSandbox(ctx context.Context, id string, req *agboxv1.Sn
 	if err := spec.ValidateLabels("labels", req.Labels); err != nil {
 		return runtime.Snapshot{}, err
 	}
-	give, err := s.turns.take(ctx, id)
+	unlock, err := s.lockSnapshot(ctx, id)
 	if err != nil {
 		return runtime.Snapshot{}, err
 	}
-	defer give()
+	defer unlock()
 	mark := requestID(ctx)
 	earlier, err := s.runtime.Snapshot(ctx, id)
 	switch {
@@ -198,11 +170,11 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *agboxv1.DeleteSnapshot
 // deleteSnapshot removes a snapshot that nobody needs; otherwise it fails with runtime.ErrSnapshotInUse, or
 // runtime.ErrSnapshotNotFound.
 func (s *Server) deleteSnapshot(ctx context.Context, id string) error {
-	give, err := s.turns.take(ctx, id)
+	unlock, err := s.lockSnapshot(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer give()
+	defer unlock()
 	found, err := s.runtime.Snapshot(ctx, id)
 	if err == nil {
 		err = ownedByFork(found)
@@ -263,11 +235,11 @@ func enumerated(ids []string) string {
 
 // createFromSnapshot is CreateSandbox from a snapshot, which is not deleted meanwhile.
 func (s *Server) createFromSnapshot(ctx context.Context, req *agboxv1.CreateSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
-	give, err := s.turns.take(ctx, req.SnapshotId)
+	unlock, err := s.lockSnapshot(ctx, req.SnapshotId)
 	if err != nil {
 		return nil, err
 	}
-	defer give()
+	defer unlock()
 	found, err := s.runtime.Snapshot(ctx, req.SnapshotId)
 	if err == nil {
 		err = ownedByFork(found)
@@ -290,11 +262,11 @@ func (s *Server) ForkSandbox(ctx context.Context, req *agboxv1.ForkSandboxReques
 		return nil, err
 	}
 	snapshotID := runtime.ForkSnapshotID(id)
-	give, err := s.turns.take(ctx, snapshotID)
+	unlock, err := s.lockSnapshot(ctx, snapshotID)
 	if err != nil {
 		return nil, err
 	}
-	defer give()
+	defer unlock()
 	image := s.runtime.SnapshotImage(snapshotID)
 	if earlier, used := s.system.Spec(id); used {
 		return s.forkedAlready(ctx, id, earlier, earlier.Image == image)

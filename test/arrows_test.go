@@ -19,7 +19,7 @@ var rooms = map[string]string{
 
 	// The daemon: each asks those after it.
 	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",
-	"server":           "server/... actors actors/lifecycle actors/runtime persist execlog guest/files guest/protocol hosttree/... proto/... text",
+	"server":           "server/... actors actors/lifecycle actors/runtime persist execlog guest/files guest/protocol hosttree/... keyed proto/... text",
 	"server/spec":      "paths hosttree hostpath proto/... text",
 	"actors":           "paths actors/lifecycle actors/runtime persist hostpath proto/... text",
 	"actors/lifecycle": "actors/runtime proto/... text",
@@ -35,7 +35,8 @@ var rooms = map[string]string{
 
 	// What stands by itself.
 	"execlog":  "guest/protocol text",
-	"oplog":    "proto/... text",
+	"keyed":    "",
+	"oplog":    "keyed proto/... text",
 	"hosttree": "paths hosttree/... hostpath",
 	"hostpath": "paths proto/...",
 	"paths":    "",
