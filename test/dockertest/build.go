@@ -69,9 +69,14 @@ func sameContent(there, fresh string) (bool, error) {
 	return bytes.Equal(old, made), errors.Join(err, freshErr)
 }
 
+// building is held by the one build of this process.
+var building sync.Mutex
+
 // buildStatic builds a program of this module into bin/test/ of its tree. It stays the same file where it is the same
 // program: sandboxes of other test processes have it mounted.
 func buildStatic(name, pkg string, flags ...string) (string, error) {
+	building.Lock()
+	defer building.Unlock()
 	root, err := ModuleRoot()
 	if err != nil {
 		return "", err

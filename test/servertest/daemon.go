@@ -163,7 +163,7 @@ func (d *Daemon) start() {
 		d.t.Fatal(err)
 	}
 	config := d.Server
-	config.Version, config.Host.Home, config.Host.Places = "test", d.Home, d.config.Places
+	config.Version, config.Host.Places = "test", d.config.Places
 	var runtime runtime = instant{d.fake}
 	if d.fake == nil {
 		docker, err := dockerrt.New(context.Background(), d.config, log)
@@ -172,6 +172,7 @@ func (d *Daemon) start() {
 		}
 		runtime, config.Host.Places, config.Host.ReadOnlyBelow = docker, docker.Places(), docker.ReadOnlyBelow()
 	}
+	config.Host.Home = d.Home
 	system, err := actors.Start(d.Actors, db, runtime, log)
 	if err != nil {
 		d.t.Fatal(errors.Join(err, runtime.Close(), db.Close()))
