@@ -144,12 +144,14 @@ func TestCancelMarkStays(t *testing.T) {
 // Where nothing keeps a command from taking its mark off, it is known by its family, and at the end by being nobody else's.
 func TestCancelMarkTakenOff(t *testing.T) {
 	t.Parallel()
-	const orphan = "(ulimit -S -x unlimited; setsid sh -c '(setsid sleep 300 </dev/null >/dev/null 2>&1 &)' &)"
+	const orphan = "(ulimit -S -x unlimited; setsid sh -c '(setsid sh -c \": >/tmp/born; exec sleep 300\" </dev/null >/dev/null 2>&1 &)' &)"
 	b := newBox(t)
 	b.Unsealed = true
 	b.start()
-	left := b.spec(sh(orphan)) // of a command that has ended
+	b.expect(b.run("/bin/busybox", "mkfifo", "/tmp/born"), 0, "") // an orphan waits here for whoever waits for it
+	left := b.spec(sh(orphan))                                    // of a command that has ended
 	b.expect(b.wait(left), 0, "")
+	b.expect(b.run("/bin/busybox", "cat", "/tmp/born"), 0, "")
 	cancel := func(bg *background, left int) {
 		t.Helper()
 		b.check(b.link.Cancel(context.Background(), bg.ID, time.Minute))
@@ -164,7 +166,7 @@ func TestCancelMarkTakenOff(t *testing.T) {
 	other := b.begin("ulimit -S -x unlimited; (echo ready; exec sleep 200); :")
 	one := b.begin("ulimit -S -x unlimited; echo ready; (setsid sleep 100) & exec sleep 200")
 	cancel(one, 3)
-	last := b.begin(orphan + "; ulimit -S -x unlimited; echo ready; exec sleep 200")
+	last := b.begin(orphan + "; /bin/busybox cat /tmp/born; ulimit -S -x unlimited; echo ready; exec sleep 200")
 	cancel(other, 3)
 	cancel(last, 1)
 }
