@@ -40,13 +40,13 @@ func (s *System) WithExclusive(ctx context.Context, id string, do func(View) err
 	if state.Phase == lifecycle.Deleted { // its actor may be gone, and nothing changes it any more
 		return look()
 	}
-	return s.alone(ctx, e, look)
+	return s.alone(ctx, e, e.pid, look)
 }
 
-// alone is WithExclusive for one that has an actor.
-func (s *System) alone(ctx context.Context, e *entry, do func() error) error {
+// alone is WithExclusive for one that has an actor, which may be about to become known.
+func (s *System) alone(ctx context.Context, e *entry, pid *actor.PID, do func() error) error {
 	m := &exclusive{ctx: ctx, do: do, done: make(chan error, 1)}
-	s.actors.Root.Send(e.pid, m)
+	s.actors.Root.Send(pid, m)
 	var err error
 	select {
 	case err := <-m.done:

@@ -31,7 +31,7 @@ func (s *sandbox) serve(c actor.Context) {
 		system, e, self := s.system, s.entry, c.Self()
 		system.work.Go(func() {
 			defer cancel()
-			err := system.startService(ctx, e, service, again)
+			err := system.startService(ctx, e, self, service, again)
 			if ctx.Err() == nil {
 				system.actors.Root.Send(self, &served{service.Name, err})
 			}
@@ -62,7 +62,7 @@ func (s *sandbox) served(c actor.Context, m *served) {
 }
 
 // startService returns once the service is healthy. Only its start keeps operations on the sandbox waiting.
-func (s *System) startService(ctx context.Context, e *entry, service *agboxv1.ServiceSpec, again bool) (err error) {
+func (s *System) startService(ctx context.Context, e *entry, pid *actor.PID, service *agboxv1.ServiceSpec, again bool) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = s.panicked("service "+service.Name, e.id, reason)
@@ -75,7 +75,7 @@ func (s *System) startService(ctx context.Context, e *entry, service *agboxv1.Se
 		}
 	}
 	err = s.retryWhileUnreachable(ctx, func() error {
-		return s.alone(ctx, e, func() error { return s.runtime.StartService(ctx, e.id, e.spec, service, again) })
+		return s.alone(ctx, e, pid, func() error { return s.runtime.StartService(ctx, e.id, e.spec, service, again) })
 	})
 	if err != nil {
 		return err
