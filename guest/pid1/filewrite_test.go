@@ -16,6 +16,7 @@ import (
 
 	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/guest/protocol"
+	"github.com/agbox-dev/agbox/test/dockertest/skiplog"
 )
 
 // unpack has agbox-init make what feed sends in a directory, and returns what it says about that.
@@ -69,7 +70,7 @@ func add(all ...tar.Header) func(files.Sink) error {
 func needsRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("gives files away")
+		skiplog.Skip(t, "needs root: it gives files away")
 	}
 }
 
