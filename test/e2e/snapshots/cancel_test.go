@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
@@ -20,17 +21,26 @@ func TestSnapshotGivenUp(t *testing.T) {
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
 	servertest.Sh(t, d, id, "dd if=/dev/urandom of=/tmp/large bs=1M count=200 2>/dev/null")
-	watching, end := context.WithCancel(t.Context())
+	watching, end := context.WithTimeout(t.Context(), time.Minute)
 	defer end()
-	happened, _ := d.Engine.Events(watching, events.ListOptions{Filters: filters.NewArgs(
+	happened, ended := d.Engine.Events(watching, events.ListOptions{Filters: filters.NewArgs(
 		filters.Arg("event", "pause"), filters.Arg("event", "unpause"), filters.Arg("event", "commit"), filters.Arg("event", "delete"))})
-	next := func() (action string) {
-		for event := range happened {
-			if event.Actor.Attributes["name"] == "agbox-primary-"+id {
-				return string(event.Action)
+	await := func(match func(events.Message) bool) events.Message {
+		t.Helper()
+		for {
+			select {
+			case event := <-happened:
+				if match(event) {
+					return event
+				}
+			case err := <-ended:
+				t.Fatal(err)
 			}
 		}
-		return ""
+	}
+	next := func() events.Message {
+		t.Helper()
+		return await(func(event events.Message) bool { return event.Actor.Attributes["name"] == "agbox-primary-"+id })
 	}
 
 	ctx, leave := context.WithCancel(t.Context())
@@ -48,19 +58,21 @@ func TestSnapshotGivenUp(t *testing.T) {
 			t.Errorf("there are %d bytes to read", message.SizeBytes)
 		}
 	}
-	if got := next(); got != "pause" {
+	if got := next().Action; got != "pause" {
 		t.Fatalf("first is %s", got)
 	}
 	leave()
-	if got := next(); got != "unpause" {
+	if got := next().Action; got != "unpause" {
 		t.Errorf("the sandbox stands still until there is a %s", got)
 	}
 	servertest.Works(t, d, id)
-	for next() != "commit" {
+	made := next()
+	for made.Action != "commit" {
+		made = next()
 	}
-	if event := <-happened; event.Type == events.ImageEventType && event.Action != events.ActionDelete {
-		t.Errorf("what was read is not removed, but there is %v", event)
-	}
+	await(func(event events.Message) bool {
+		return event.Type == events.ImageEventType && event.Action == events.ActionDelete && event.Actor.ID == made.Actor.Attributes["imageID"]
+	})
 	images, err := d.Engine.ImageList(t.Context(), image.ListOptions{Filters: filters.NewArgs(filters.Arg("label", "io.github.1996fanrui.agents-sandbox.snapshot-sandbox-id="+id))})
 	if err != nil || len(images) > 0 {
 		t.Errorf("there are %v, %v", images, err)
