@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -38,6 +39,7 @@ type Attachment struct {
 	cancel context.CancelCauseFunc
 	stdout output
 	stderr output
+	remote bool // the daemon's files cannot be read here
 
 	attached chan struct{} // closed when there is the first stream
 	sender   chan struct{} // holds one token, for whoever sends
@@ -51,11 +53,6 @@ type Attachment struct {
 	closed  bool // the daemon has confirmed it
 	last    Exec
 	err     error
-}
-
-type output struct {
-	to     io.Writer
-	offset *uint64 // of the next byte; nil: from now on
 }
 
 // attachLink is one stream of an attachment's life.
@@ -114,13 +111,6 @@ func (a *Attachment) Offsets() (stdout, stderr uint64) {
 	return a.stdout.next(), a.stderr.next()
 }
 
-func (o *output) next() uint64 {
-	if o.offset == nil {
-		return 0
-	}
-	return *o.offset
-}
-
 // FollowLogs copies the output of an exec to the writers, from its beginning and while it grows, and returns the exec as it
 // ended once it has ended and all output is copied; beside Err's error if it failed or was cancelled. It may begin at any
 // time, also after the end and while the daemon restarts. One goroutine uses both writers; the first error of one ends it
@@ -141,33 +131,45 @@ func (c *Client) FollowLogs(ctx context.Context, exec Exec, stdout, stderr io.Wr
 func (a *Attachment) run() {
 	defer close(a.done)
 	defer a.cancel(nil)
+	defer a.stdout.close()
+	defer a.stderr.close()
 	a.err = a.client.raw.Resume(a.ctx, func(met func()) error {
-		stream, err := a.client.raw.AttachExec(a.ctx)
-		if err != nil {
-			return err
+		err := a.receive(met)
+		if errors.Is(err, errNotHere) {
+			a.remote = true
+			err = a.receive(met)
 		}
-		defer stream.Close()
-		link := &attachLink{stream: stream}
-		defer a.change(func() { link.over, a.link = true, nil })
-		if err := a.open(link, met); err != nil {
-			return err
-		}
-		for {
-			response, err := stream.Recv()
-			if err != nil {
-				return err
-			}
-			if ended := response.GetEnded(); ended != nil {
-				a.last = execOf(ended)
-				return nil
-			}
-			if err := a.take(link, response); err != nil {
-				return err
-			}
-		}
+		return err
 	})
 	if refused, ok := a.err.(*refusedOutput); ok {
 		a.err = fmt.Errorf("sdk: cannot pass on output: %w", refused.cause)
+	}
+}
+
+// receive has one stream from its beginning to its end.
+func (a *Attachment) receive(met func()) error {
+	stream, err := a.client.raw.AttachExec(a.ctx)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	link := &attachLink{stream: stream}
+	defer a.change(func() { link.over, a.link = true, nil })
+	if err := a.open(link, met); err != nil {
+		return err
+	}
+	for {
+		response, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if ended := response.GetEnded(); ended != nil {
+			a.last = execOf(ended)
+			return nil
+		}
+		if err := a.take(link, response); err != nil {
+			return err
+		}
 	}
 }
 
@@ -176,12 +178,14 @@ func (a *Attachment) open(link *attachLink, met func()) error {
 	stream, silent := link.stream, a.stdout.to == nil && a.stderr.to == nil
 	// A failure to send is told by what is received.
 	_ = stream.Send(&agboxv1.AttachExecRequest{Message: &agboxv1.AttachExecRequest_Start{Start: &agboxv1.AttachExecStart{
-		ExecId: a.exec.ID, StdoutOffset: a.stdout.offset, StderrOffset: a.stderr.offset, NoOutput: silent}}})
+		ExecId: a.exec.ID, StdoutOffset: a.stdout.offset, StderrOffset: a.stderr.offset, NoOutput: silent,
+		OffsetsOnly: !a.remote}}})
 	first, err := stream.Recv()
 	if err != nil {
 		return err
 	}
 	status := first.GetAttached()
+	a.stdout.path, a.stderr.path = status.GetStdoutLogPath(), status.GetStderrLogPath()
 	for range outputs(silent, status.GetTty()) { // where each begins
 		next, err := stream.Recv()
 		if err != nil {
@@ -220,27 +224,11 @@ func outputs(silent, terminal bool) int {
 func (a *Attachment) take(link *attachLink, response *agboxv1.AttachExecResponse) error {
 	switch m := response.Message.(type) {
 	case *agboxv1.AttachExecResponse_Stdout:
-		return a.stdout.write(m.Stdout)
+		return a.stdout.write(a.ctx, m.Stdout)
 	case *agboxv1.AttachExecResponse_Stderr:
-		return a.stderr.write(m.Stderr)
+		return a.stderr.write(a.ctx, m.Stderr)
 	case *agboxv1.AttachExecResponse_StdinTaken:
 		a.change(func() { link.taken, a.closed = m.StdinTaken, a.closing })
 	}
 	return nil
 }
-
-func (o *output) write(chunk *agboxv1.ExecLogChunk) error {
-	if data := chunk.GetData(); o.to != nil && len(data) > 0 {
-		if _, err := o.to.Write(data); err != nil {
-			return &refusedOutput{err}
-		}
-	}
-	next := chunk.GetOffset() + uint64(len(chunk.GetData()))
-	o.offset = &next
-	return nil
-}
-
-// refusedOutput is the error of a writer. It wraps none: whatever the cause is, another stream is no help.
-type refusedOutput struct{ cause error }
-
-func (r *refusedOutput) Error() string { return r.cause.Error() }

@@ -94,6 +94,7 @@ type attachment struct {
 	stream    attachStream
 	follower  *follower
 	input     *input
+	told      bool   // the client reads the files itself
 	sentTaken uint64 // how much of the input the client knows to be taken
 	closed    bool   // the client knows that its input is closed
 }
@@ -101,6 +102,8 @@ type attachment struct {
 // begin sends the exec's state, and where the output begins.
 func (a *attachment) begin(start *agboxv1.AttachExecStart, exec persist.Exec) error {
 	if !start.NoOutput {
+		// Who falls back from it attaches anew, where input that is on its way may be sent twice.
+		a.told = start.OffsetsOnly && !a.input.takes
 		stdout, stderr := a.reader.files.ExecLogs(exec.Request.SandboxId, exec.Request.ExecId)
 		if err := a.read(stdout, start.StdoutOffset, func(chunk *agboxv1.ExecLogChunk) *agboxv1.AttachExecResponse {
 			return &agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Stdout{Stdout: chunk}}
@@ -132,6 +135,11 @@ func (a *attachment) read(path string, offset *uint64, response func(*agboxv1.Ex
 	t := newTail(path, func(offset int64, data []byte) error {
 		return a.stream.Send(response(&agboxv1.ExecLogChunk{Offset: uint64(offset), Data: data}))
 	})
+	if a.told {
+		t.tell = func(offset, length int64) error {
+			return a.stream.Send(response(&agboxv1.ExecLogChunk{Offset: uint64(offset), Length: uint64(length)}))
+		}
+	}
 	a.follower.tails = append(a.follower.tails, t)
 	if offset != nil {
 		t.offset = int64(min(*offset, math.MaxInt64))

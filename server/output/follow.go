@@ -19,6 +19,7 @@ type tail struct {
 	size   int64          // of the file as it was looked at last
 	moves  bool           // another file may come to its path: then notices of the neighbours are no waste
 	send   func(offset int64, data []byte) error
+	tell   func(offset, length int64) error // in place of send, where set; but for an empty chunk
 }
 
 func newTail(path string, send func(offset int64, data []byte) error) *tail {
@@ -156,6 +157,14 @@ func (f *follower) chunk(t *tail) error {
 		return f.ctx.Err()
 	}
 	if t.offset >= t.size {
+		return nil
+	}
+	if t.tell != nil {
+		length := min(t.size-t.offset, maxTold)
+		if err := t.tell(t.offset, length); err != nil {
+			return err
+		}
+		t.offset += length
 		return nil
 	}
 	data := make([]byte, min(t.size-t.offset, MaxChunk))

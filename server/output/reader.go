@@ -18,6 +18,9 @@ import (
 // that does not read holds about seven: the 64 KiB that gRPC takes of a stream in advance, and what was about to follow.
 const MaxChunk = 16<<10 - 128
 
+// maxTold is how many bytes of a log a chunk without data stands for at most: then it is the other stream's turn.
+const maxTold = 1 << 20
+
 // Sandboxes finds sandboxes, and the sandbox of an exec; actors.System has it.
 type Sandboxes interface {
 	Sandbox(id string) (actors.View, error)

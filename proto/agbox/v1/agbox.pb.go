@@ -4652,8 +4652,10 @@ type ExecLogChunk struct {
 	Offset uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
 	Data   []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	// With "both": which stream this is, and when it was written.
-	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
-	WrittenAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=written_at,json=writtenAt,proto3" json:"written_at,omitempty"`
+	Stream    string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
+	WrittenAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=written_at,json=writtenAt,proto3" json:"written_at,omitempty"`
+	// In place of data, with offsets_only: how many bytes are in the file from offset on, 1 MiB at most.
+	Length        uint64 `protobuf:"varint,64,opt,name=length,proto3" json:"length,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4714,6 +4716,13 @@ func (x *ExecLogChunk) GetWrittenAt() *timestamppb.Timestamp {
 		return x.WrittenAt
 	}
 	return nil
+}
+
+func (x *ExecLogChunk) GetLength() uint64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
 }
 
 type WatchSandboxesRequest struct {
@@ -5561,7 +5570,10 @@ type AttachExecStart struct {
 	StdoutOffset *uint64 `protobuf:"varint,2,opt,name=stdout_offset,json=stdoutOffset,proto3,oneof" json:"stdout_offset,omitempty"`
 	StderrOffset *uint64 `protobuf:"varint,3,opt,name=stderr_offset,json=stderrOffset,proto3,oneof" json:"stderr_offset,omitempty"`
 	// Input only.
-	NoOutput      bool `protobuf:"varint,4,opt,name=no_output,json=noOutput,proto3" json:"no_output,omitempty"`
+	NoOutput bool `protobuf:"varint,4,opt,name=no_output,json=noOutput,proto3" json:"no_output,omitempty"`
+	// Chunks tell length in place of data: the client reads the log files itself. It has no effect on a command with an
+	// input or a terminal.
+	OffsetsOnly   bool `protobuf:"varint,64,opt,name=offsets_only,json=offsetsOnly,proto3" json:"offsets_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5620,6 +5632,13 @@ func (x *AttachExecStart) GetStderrOffset() uint64 {
 func (x *AttachExecStart) GetNoOutput() bool {
 	if x != nil {
 		return x.NoOutput
+	}
+	return false
+}
+
+func (x *AttachExecStart) GetOffsetsOnly() bool {
+	if x != nil {
+		return x.OffsetsOnly
 	}
 	return false
 }
@@ -8684,13 +8703,14 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"tail_bytes\x18\x04 \x01(\x04H\x00R\ttailBytes\x88\x01\x01\x12\x16\n" +
 	"\x06follow\x18\x05 \x01(\bR\x06followB\r\n" +
-	"\v_tail_bytes\"\x8d\x01\n" +
+	"\v_tail_bytes\"\xa5\x01\n" +
 	"\fExecLogChunk\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x16\n" +
 	"\x06stream\x18\x03 \x01(\tR\x06stream\x129\n" +
 	"\n" +
-	"written_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\twrittenAt\"\x9e\x02\n" +
+	"written_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\twrittenAt\x12\x16\n" +
+	"\x06length\x18@ \x01(\x04R\x06length\"\x9e\x02\n" +
 	"\x15WatchSandboxesRequest\x12Y\n" +
 	"\x0elabel_selector\x18\x01 \x03(\v22.agbox.v1.WatchSandboxesRequest.LabelSelectorEntryR\rlabelSelector\x128\n" +
 	"\x18include_current_snapshot\x18\x02 \x01(\bR\x16includeCurrentSnapshot\x12.\n" +
@@ -8759,12 +8779,13 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\vclose_stdin\x18\x03 \x01(\bH\x00R\n" +
 	"closeStdin\x120\n" +
 	"\x06resize\x18\x04 \x01(\v2\x16.agbox.v1.TerminalSizeH\x00R\x06resizeB\t\n" +
-	"\amessage\"\xbf\x01\n" +
+	"\amessage\"\xe2\x01\n" +
 	"\x0fAttachExecStart\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12(\n" +
 	"\rstdout_offset\x18\x02 \x01(\x04H\x00R\fstdoutOffset\x88\x01\x01\x12(\n" +
 	"\rstderr_offset\x18\x03 \x01(\x04H\x01R\fstderrOffset\x88\x01\x01\x12\x1b\n" +
-	"\tno_output\x18\x04 \x01(\bR\bnoOutputB\x10\n" +
+	"\tno_output\x18\x04 \x01(\bR\bnoOutput\x12!\n" +
+	"\foffsets_only\x18@ \x01(\bR\voffsetsOnlyB\x10\n" +
 	"\x0e_stdout_offsetB\x10\n" +
 	"\x0e_stderr_offset\"\x88\x02\n" +
 	"\x12AttachExecResponse\x122\n" +
