@@ -119,7 +119,7 @@ func TestTimeoutKillsDeaf(t *testing.T) {
 	t.Parallel()
 	b := newBox(t).start()
 	bg := b.begin("trap '' TERM; echo ready; while :; do sleep 300; done", func(s *link.ExecSpec) {
-		s.Timeout, s.Grace = 100*time.Millisecond, 20*time.Millisecond
+		s.Timeout, s.Grace = 2*time.Second, 20*time.Millisecond // which a busy machine needs to say that it is ready
 	})
 	if r := bg.wait(); r.Signal != 9 || !r.TimedOut || !r.Cancelled {
 		t.Fatalf("%+v", r)
