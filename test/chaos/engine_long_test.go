@@ -1,3 +1,5 @@
+//go:build long
+
 package chaos_test
 
 import (
@@ -14,9 +16,9 @@ import (
 	"github.com/agbox-dev/agbox/test/chaos/proxy"
 )
 
-// TestEngineRestarts: with live-restore an engine that comes and goes is a pause for what has to do with it, and
+// TestLongEngineRestarts: with live-restore an engine that comes and goes is a pause for what has to do with it, and
 // nothing at all for commands.
-func TestEngineRestarts(t *testing.T) {
+func TestLongEngineRestarts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true, false)
 	s.restart(s.engine.Stop)
@@ -101,9 +103,9 @@ func (s *site) startsFirst() {
 	b.do(checker.Delete)
 }
 
-// TestEngineStops: without live-restore the containers end with the engine, or when it starts after a kill, and the
+// TestLongEngineStops: without live-restore the containers end with the engine, or when it starts after a kill, and the
 // daemon says what it knows.
-func TestEngineStops(t *testing.T) {
+func TestLongEngineStops(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false, true)
 	s.stop(s.engine.Stop)
