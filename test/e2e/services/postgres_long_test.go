@@ -20,7 +20,7 @@ import (
 // postgresImage makes the image of the example's database, once for each recipe.
 func postgresImage(t *testing.T) string {
 	t.Helper()
-	recipe := exec.CommandContext(t.Context(), "../.ci/image", "postgres")
+	recipe := exec.CommandContext(t.Context(), "../../../.ci/image", "postgres")
 	recipe.Stderr = t.Output()
 	ref, err := recipe.Output()
 	if err != nil {
@@ -33,7 +33,7 @@ func postgresImage(t *testing.T) string {
 func TestLongPostgres(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
-	example, err := os.ReadFile("../docs/demo/postgres.yaml")
+	example, err := os.ReadFile("../../../docs/demo/postgres.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
