@@ -1,3 +1,5 @@
+// Package network gives each sandbox a network of its own: a bridge, a subnet of the daemon's pool that overlaps nothing, and the
+// packet rules that its spec asks for. It knows the engine's client and nothing of containers.
 package network
 
 import (

@@ -99,6 +99,8 @@ func FuzzDecoder(f *testing.F) {
 		}
 	}
 	f.Add([]byte{0xA1, 4, 3, 0, 4, 0, 0, 0, 1<<3 | 1, 1, 'e', 0})
+	// What a fuzzer once failed with.
+	f.Add([]byte("\xa1\a\x00\x000\x00\x00\x00000000000\x920000\xaa\xb4\xf6\xb4\x85\xe1\xad0000000000000000000000000 \x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var d Decoder
 		d.Feed(data, []int{3, 4, 5})
