@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
-	"github.com/agbox-dev/agbox/execlog"
+	"github.com/agbox-dev/agbox/dockerrt/layout"
+	"github.com/agbox-dev/agbox/dockerrt/links"
 	"github.com/agbox-dev/agbox/guest/protocol"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -21,16 +20,16 @@ import (
 
 // start starts the primary container, with the mounts that were accepted or not at all. What an earlier life's command left
 // as its result is forgotten.
-func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink, spec *agboxv1.CreateSpec) (err error) {
+func (d *Docker) start(ctx context.Context, sandboxID string, link *links.Link, spec *agboxv1.CreateSpec) (err error) {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	defer oplog.Step(ctx, "started", "container %s", engine.PrimaryName(sandboxID))(&err)
-	if err := os.Remove(d.layout.result(sandboxID, runtime.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(d.layout.Result(sandboxID, runtime.CommandID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if link.relay != nil {
-		if err := d.placeInit(ctx, sandboxID); err != nil {
+	if link.Relayed() {
+		if err := d.links.PlaceInit(ctx, sandboxID); err != nil {
 			return explained(err)
 		}
 	}
@@ -55,14 +54,14 @@ func (d *Docker) start(ctx context.Context, sandboxID string, link *sandboxLink,
 		defer cancel()
 		return errors.Join(err, d.api.ContainerKill(killing, id, "KILL"))
 	}
-	link.started()
+	link.Started()
 	return nil
 }
 
 // confirmMounts is mount.Mounts.Confirm. What another system, or another kernel, shows to the sandbox cannot be seen from
 // here: a relayed sandbox is not looked at.
-func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *sandboxLink, spec *agboxv1.CreateSpec) error {
-	if len(spec.Mounts) == 0 || d.layout.relayed(sandboxID) {
+func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *links.Link, spec *agboxv1.CreateSpec) error {
+	if len(spec.Mounts) == 0 || d.layout.Relayed(sandboxID) {
 		return nil
 	}
 	pid, resolve, err := d.Files.Primary(ctx, sandboxID)
@@ -70,35 +69,35 @@ func (d *Docker) confirmMounts(ctx context.Context, sandboxID string, link *sand
 		return err
 	}
 	if err = d.mounts.Confirm(spec, pid, resolve); err == nil {
-		link.found(pid)
+		link.Found(pid)
 	}
 	return err
 }
 
 // boot waits until agbox-init is there and the image's entrypoint has handed over, or the container is not.
-func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, life string, command bool) (err error) {
+func (d *Docker) boot(ctx context.Context, sandboxID string, link *links.Link, life string, command bool) (err error) {
 	began, what := time.Now(), "entrypoint"
 	defer func() { oplog.Stepped(ctx, began, err, "done", "%s", what) }()
-	stdout, stderr, err := d.openOutputs(sandboxID, runtime.CommandID)
+	stdout, stderr, err := d.layout.OpenOutputs(sandboxID, runtime.CommandID)
 	if err != nil {
 		return err
 	}
 	defer stdout.Close()
 	defer stderr.Close()
-	from, err := beginLife(stdout, stderr)
+	from, err := layout.BeginLife(stdout, stderr)
 	if err != nil {
 		return err
 	}
-	if from != (beginning{}) {
+	if from != (layout.Beginning{}) {
 		oplog.Printf(ctx, "the output of an earlier life ends at byte %d of stdout and %d of stderr", from[0], from[1])
 	}
 	var record *os.File
 	if command {
-		if record, err = d.layout.openRecord(sandboxID, runtime.CommandID); err != nil {
+		if record, err = d.layout.OpenRecord(sandboxID, runtime.CommandID); err != nil {
 			return err
 		}
 		defer record.Close()
-		if err := d.layout.begin(sandboxID, life); err != nil {
+		if err := d.layout.Begin(sandboxID, life); err != nil {
 			return err
 		}
 	}
@@ -125,17 +124,17 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 			}
 			if err == nil && status.State == protocol.BootExited && command {
 				return engine.Coded("SANDBOX_COMMAND_FAILED", "the command did not start: the exit code is %d; output: %s",
-					status.ExitCode, d.outputTail(sandboxID, runtime.CommandID, from))
+					status.ExitCode, d.layout.OutputTail(sandboxID, runtime.CommandID, from))
 			}
 			if err == nil && status.State == protocol.BootExited {
 				oplog.Printf(ctx, "the image's entrypoint ended by itself with exit code %d, signal %d; its output: %s",
-					status.ExitCode, status.Signal, oplog.Redact(ctx, d.outputTail(sandboxID, runtime.CommandID, from)))
+					status.ExitCode, status.Signal, oplog.Redact(ctx, d.layout.OutputTail(sandboxID, runtime.CommandID, from)))
 				d.log.Info("the image's entrypoint ended by itself", "sandbox_id", sandboxID,
 					"exit_code", status.ExitCode, "signal", status.Signal)
 			}
 			if errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("the image's entrypoint did not hand over within %s: it should end in exec \"$@\"; its output: %s",
-					entrypointTimeout, d.outputTail(sandboxID, runtime.CommandID, from))
+					entrypointTimeout, d.layout.OutputTail(sandboxID, runtime.CommandID, from))
 			}
 			return err
 		case wait := <-exited:
@@ -148,36 +147,4 @@ func (d *Docker) boot(ctx context.Context, sandboxID string, link *sandboxLink, 
 			d.log.Debug("wait for a container's end failed", "sandbox_id", sandboxID, "error", err)
 		}
 	}
-}
-
-// beginning is where the output of something begins in its files: stdout, stderr.
-type beginning [2]int64
-
-// beginLife has what is written to the files from now on come after what an earlier life of the sandbox has left there.
-func beginLife(stdout, stderr *os.File) (life beginning, err error) {
-	for i, file := range []*os.File{stdout, stderr} {
-		if life[i], err = file.Seek(0, io.SeekEnd); err != nil {
-			return life, fmt.Errorf("cannot go on with the log %s: %w", file.Name(), err)
-		}
-	}
-	return life, nil
-}
-
-// outputTail is the end of what was written from the beginning on, for a person.
-func (d *Docker) outputTail(sandboxID, execID string, from beginning) string {
-	var ends []string
-	for i, stream := range []string{"stdout", "stderr"} {
-		log := execlog.New(d.layout.log(sandboxID, execID, stream))
-		if size, err := log.Size(); err == nil && size > from[i] {
-			text := make([]byte, min(size-from[i], engine.TailSize))
-			if n, err := log.Read(text, size-int64(len(text))); err == nil && n > 0 {
-				ends = append(ends, stream+": "+engine.Quote(string(text[:n])))
-			}
-		}
-		_ = log.Close() // it was only read
-	}
-	if len(ends) == 0 {
-		return "(none)"
-	}
-	return strings.Join(ends, "; ")
 }

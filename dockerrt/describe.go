@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/layout"
 	"github.com/agbox-dev/agbox/dockerrt/network"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -28,7 +28,7 @@ func (d *Docker) Describe(ctx context.Context, sandboxID string) (_ runtime.Foun
 	defer engine.Mark(&err)
 	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
-	found := runtime.Found{Spec: &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)}, CreatedAt: d.layout.since(sandboxID)}
+	found := runtime.Found{Spec: &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)}, CreatedAt: d.layout.Since(sandboxID)}
 	containers, err := d.api.Containers(ctx, sandboxID, true)
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: %w", err)
@@ -119,7 +119,7 @@ func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c contai
 
 // describeInit reads what agbox-init was told.
 func describeInit(spec *agboxv1.CreateSpec, config *container.Config) {
-	if config.WorkingDir != workdir {
+	if config.WorkingDir != layout.Workdir {
 		spec.WorkingDir = config.WorkingDir
 	}
 	if len(config.Hostname) != 12 { // not the engine's own choice
@@ -192,27 +192,4 @@ func (d *Docker) imageName(ctx context.Context, id string) string {
 		return found.RepoTags[0]
 	}
 	return id
-}
-
-// ExecIDs implements runtime.Runtime.
-func (d *Docker) ExecIDs(sandboxID string) ([]string, error) {
-	ids := map[string]bool{}
-	for _, dir := range []string{d.layout.results(sandboxID), d.layout.logs(sandboxID)} {
-		entries, err := os.ReadDir(dir)
-		if err != nil && !os.IsNotExist(err) {
-			return nil, fmt.Errorf("dockerrt: cannot list execs: %w", err)
-		}
-		for _, entry := range entries {
-			id, _, _ := strings.Cut(entry.Name(), ".")
-			if id != "" && !strings.HasPrefix(id, "_") { // which the daemon's own begin with
-				ids[id] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(ids)), nil
-}
-
-// ForgetExec implements runtime.Runtime.
-func (d *Docker) ForgetExec(sandboxID, execID string) error {
-	return d.layout.removeExec(sandboxID, execID)
 }

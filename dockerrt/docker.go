@@ -12,7 +12,11 @@ import (
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/archive"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/execs"
+	"github.com/agbox-dev/agbox/dockerrt/host"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/dockerrt/layout"
+	"github.com/agbox-dev/agbox/dockerrt/links"
 	"github.com/agbox-dev/agbox/dockerrt/mount"
 	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/dockerrt/snapshot"
@@ -50,8 +54,8 @@ type Config struct {
 	Started time.Time
 	// IsolationRequired refuses to work where sandboxes cannot be kept from the host.
 	IsolationRequired bool
-	// ExecTransport is how commands get into sandboxes that are made from now on; "" is TransportAuto.
-	ExecTransport ExecTransport
+	// ExecTransport is how commands get into sandboxes that are made from now on; "" is host.TransportAuto.
+	ExecTransport host.ExecTransport
 	// MaxOutput bounds the output of a sandbox's own command in each of its lives, and that of a hook: bytes of each of
 	// stdout and stderr, 0 for no limit. No output of any command takes the last DiskHeadroom bytes of the disk.
 	MaxOutput, DiskHeadroom uint64
@@ -70,27 +74,22 @@ const entrypointTimeout = 60 * time.Second
 // Docker is the runtime on one engine. Use New.
 type Docker struct {
 	*archive.Files
+	*host.Host
+	*execs.Execs
 	config    Config
 	api       *engine.Client
-	guest     string // what sandboxes have at guestHome
+	guest     string // what sandboxes have at layout.GuestHome
 	log       *slog.Logger
-	layout    layout
+	layout    layout.Layout
 	networks  *network.Networks
 	mounts    *mount.Mounts
 	snapshots *snapshot.Store
 	images    *image.Store
-	links     links
-	inputs    inputs
+	links     *links.Links
 	oplogs    *oplog.Logs
 	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
 	creates chan struct{}
-	relays  bool // what is made is for TransportEngine
-	// root is where an engine of this host keeps its data, "" where that is not known.
-	root string
-	// elsewhere says why the engine cannot lay layers over this host's files, although it has a socket here.
-	elsewhere string
-	// readOnlyBelow: the engine (Docker 25, Linux 5.12) can make what is mounted below a read-only mount read-only as well.
-	readOnlyBelow bool
+	relays  bool // what is made is for host.TransportEngine
 }
 
 var _ interface {
@@ -108,12 +107,13 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 		return nil, err
 	}
 	d := &Docker{
-		config: config, api: api, log: log, layout: layout{filepath.Clean(config.DataDir)},
+		config: config, api: api, log: log, layout: layout.Layout{Root: filepath.Clean(config.DataDir)},
 		creates: make(chan struct{}, max(config.CreateConcurrency, 1)),
 		images:  image.New(api.Client, "", log),
 	}
-	d.oplogs = oplog.New(d.layout.oplogs(), log)
-	d.links.open, d.links.removed, d.links.lost = map[string]*sandboxLink{}, map[string]bool{}, map[string]string{}
+	d.oplogs = oplog.New(d.layout.Oplogs(), log)
+	d.links = links.New(api, links.Config{Layout: d.layout, InitPath: config.InitPath, Patience: config.LinkPatience, DiskHeadroom: config.DiskHeadroom}, d.oplogs, log)
+	d.Execs = execs.New(d.links, d.layout, config.StopGrace, log)
 	if err := d.connect(ctx); err != nil {
 		d.images.Close()
 		return nil, errors.Join(err, api.Close())
@@ -124,32 +124,34 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 func (d *Docker) connect(ctx context.Context) error {
 	ctx, cancel := d.api.Read(ctx)
 	defer cancel()
-	err := d.chooseTransport(ctx)
+	facts, err := host.Ask(ctx, d.api, d.config.ExecTransport, d.log)
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{d.layout.oplogs(), filepath.Join(d.layout.root, mount.Layers)} {
-		if err := makeParent(dir); err != nil {
+	d.relays = facts.Relays
+	for _, dir := range []string{d.layout.Oplogs(), filepath.Join(d.layout.Root, mount.Layers)} {
+		if err := layout.MakeParent(dir); err != nil {
 			return err
 		}
 	}
-	if d.guest, err = d.layout.placeGuest(d.config.InitPath); err != nil {
+	if d.guest, err = d.layout.PlaceGuest(d.config.InitPath); err != nil {
 		return err
 	}
-	d.mounts = mount.New(d.api, mount.Config{DataDir: d.layout.root, InitPath: d.config.InitPath, Init: initTarget, Places: d.config.Places,
-		EngineRoot: d.root, Elsewhere: d.elsewhere, ReadOnlyBelow: d.readOnlyBelow})
-	d.Files = archive.New(d.api, archive.Config{DataDir: d.layout.root, InitPath: d.config.InitPath, Init: initTarget, Places: d.mounts.Places,
+	d.mounts = mount.New(d.api, mount.Config{DataDir: d.layout.Root, InitPath: d.config.InitPath, Init: layout.InitTarget, Places: d.config.Places,
+		EngineRoot: facts.Root, Elsewhere: facts.Elsewhere, ReadOnlyBelow: facts.ReadOnlyBelow})
+	d.Files = archive.New(d.api, archive.Config{DataDir: d.layout.Root, InitPath: d.config.InitPath, Init: layout.InitTarget, Places: d.mounts.Places,
 		Booted: func(sandboxID string) (*link.Link, error) {
-			l, err := d.booted(sandboxID)
+			l, err := d.links.Booted(sandboxID)
 			if err != nil {
 				return nil, err
 			}
 			return l.Link, nil
 		}}, d.log)
-	d.snapshots = snapshot.New(d.api, snapshot.Config{Dir: d.layout.snapshots(), MaxSize: d.config.MaxSnapshot, DiskHeadroom: d.config.DiskHeadroom,
-		EngineRoot: d.root, Freeze: d.freeze, Thaw: d.thawClocks}, d.log)
+	d.snapshots = snapshot.New(d.api, snapshot.Config{Dir: d.layout.Snapshots(), MaxSize: d.config.MaxSnapshot, DiskHeadroom: d.config.DiskHeadroom,
+		EngineRoot: facts.Root, Freeze: d.freeze, Thaw: d.thawClocks}, d.log)
 	d.networks, err = network.Open(ctx, d.api, network.Config{Pool: d.config.Pool, SubnetBits: d.config.SubnetBits,
 		NameServers: d.config.NameServers, Required: d.config.IsolationRequired}, d.log)
+	d.Host = host.New(d.api, facts, d.layout.Root, d.networks, d.mounts)
 	return err
 }
 
@@ -157,24 +159,6 @@ func (d *Docker) connect(ctx context.Context) error {
 func (d *Docker) OperationLog(sandboxID string) (older, newer string) {
 	return d.oplogs.Paths(sandboxID)
 }
-
-// Isolated reports whether sandboxes are kept from the host and from each other, or would be if there were any, and why
-// not. It looks, and mends what it can.
-func (d *Docker) Isolated() (bool, string) {
-	if err := d.networks.Isolated(); err != nil {
-		return false, err.Error()
-	}
-	return true, ""
-}
-
-// Places are what of this host no sandbox may have: the configured ones, and those of the engine.
-func (d *Docker) Places() hostpath.Places { return d.mounts.Places() }
-
-// ReadOnlyBelow reports whether the engine makes what is mounted in the source of a read-only mount read-only as well.
-func (d *Docker) ReadOnlyBelow() bool { return d.readOnlyBelow }
-
-// CopyOnWrite implements runtime.Host.
-func (d *Docker) CopyOnWrite() error { return d.mounts.CopyOnWrite() }
 
 // Changes tells every change in a copy-on-write mount, whose index in the sandbox's spec and source these are; see layer.Walk.
 func (d *Docker) Changes(ctx context.Context, sandboxID string, index int, source string, visit func(*layer.Change) error) error {
@@ -215,6 +199,6 @@ func (d *Docker) Close() error {
 	d.api.Abort()
 	d.snapshots.Close()
 	d.images.Close()
-	d.links.closeAll()
+	d.links.Close()
 	return errors.Join(d.networks.Close(), d.api.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/layout"
 	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -25,29 +26,29 @@ func (d *Docker) runHooks(ctx context.Context, sandboxID string, service *agboxv
 		if err != nil {
 			return err
 		}
-		oplog.Printf(ctx, "hook %d of service %s: its output: %s", i, service.Name, oplog.Redact(ctx, d.outputTail(sandboxID, id, beginning{})))
+		oplog.Printf(ctx, "hook %d of service %s: its output: %s", i, service.Name, oplog.Redact(ctx, d.layout.OutputTail(sandboxID, id, layout.Beginning{})))
 	}
 	return nil
 }
 
 func (d *Docker) runHook(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec, id, command string) error {
-	guest, err := d.running(sandboxID)
+	guest, err := d.links.Running(sandboxID)
 	if err != nil {
 		return err
 	}
-	stdout, stderr, err := d.openOutputs(sandboxID, id)
+	stdout, stderr, err := d.layout.OpenOutputs(sandboxID, id)
 	if err != nil {
 		return err
 	}
 	defer stdout.Close()
 	defer stderr.Close()
-	record, err := d.layout.openRecord(sandboxID, id)
+	record, err := d.layout.OpenRecord(sandboxID, id)
 	if err != nil {
 		return err
 	}
 	defer record.Close()
 	result, err := guest.Exec(ctx, link.ExecSpec{
-		ID: id, Argv: []string{"sh", "-c", command}, Env: environ(service.Envs),
+		ID: id, Argv: []string{"sh", "-c", command}, Env: engine.Environ(service.Envs),
 		Timeout: hookTime, Grace: d.config.StopGrace, Files: [3]*os.File{stdout, stderr, record},
 	})
 	if err != nil {
@@ -58,9 +59,9 @@ func (d *Docker) runHook(ctx context.Context, sandboxID string, service *agboxv1
 	case result.ErrorCode != "":
 		return engine.Coded(codeServiceHook, "its hook %q could not be run: %s", command, result.ErrorMessage)
 	case result.TimedOut:
-		return engine.Coded(codeServiceHook, "its hook %q did not end within %s; its output: %s", command, hookTime, d.outputTail(sandboxID, id, beginning{}))
+		return engine.Coded(codeServiceHook, "its hook %q did not end within %s; its output: %s", command, hookTime, d.layout.OutputTail(sandboxID, id, layout.Beginning{}))
 	case result.ExitCode != 0:
-		return engine.Coded(codeServiceHook, "its hook %q ended with exit code %d; its output: %s", command, result.ExitCode, d.outputTail(sandboxID, id, beginning{}))
+		return engine.Coded(codeServiceHook, "its hook %q ended with exit code %d; its output: %s", command, result.ExitCode, d.layout.OutputTail(sandboxID, id, layout.Beginning{}))
 	}
 	return nil
 }

@@ -3,9 +3,7 @@ package dockerrt
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -50,9 +48,9 @@ func (d *Docker) Inventory(ctx context.Context) (_ runtime.Inventory, err error)
 	if err := d.snapshots.Inventory(ctx, found.Objects); err != nil {
 		return found, err
 	}
-	found.Histories, err = d.layout.histories()
+	found.Histories, err = d.layout.Histories()
 	for _, id := range found.Histories {
-		found.Since[id] = earlier(found.Since[id], d.layout.since(id))
+		found.Since[id] = earlier(found.Since[id], d.layout.Since(id))
 	}
 	return found, err
 }
@@ -70,25 +68,6 @@ func connected(c container.Summary) bool {
 	return !strings.HasPrefix(name, engine.NetworkPrefix) || c.NetworkSettings == nil || c.NetworkSettings.Networks[name] != nil
 }
 
-// histories lists the sandboxes that have logs or results.
-func (l layout) histories() ([]string, error) {
-	var ids []string
-	seen := map[string]bool{}
-	for _, parent := range []string{l.logs(""), l.results(""), l.oplogs()} {
-		entries, err := os.ReadDir(parent)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("dockerrt: cannot list logs: %w", err)
-		}
-		for _, entry := range entries {
-			if !seen[entry.Name()] {
-				seen[entry.Name()] = true
-				ids = append(ids, entry.Name())
-			}
-		}
-	}
-	return ids, nil
-}
-
 // Observe implements runtime.Runtime.
 func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) (runtime.Observation, error) {
 	seen, err := d.observe(ctx, sandboxID, spec)
@@ -96,7 +75,7 @@ func (d *Docker) Observe(ctx context.Context, sandboxID string, spec *agboxv1.Cr
 		d.oplogs.Note(sandboxID, "observe", seen.Cause)
 	}
 	if seen.Alive {
-		if _, err := d.booted(sandboxID); err != nil {
+		if _, err := d.links.Booted(sandboxID); err != nil {
 			d.log.Warn("no way for commands yet", "sandbox_id", sandboxID, "error", err)
 		}
 	}
@@ -180,7 +159,7 @@ func (d *Docker) look(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 
 // unlinked tells why nothing can be asked of the primary, which runs. One whose link is lost has as much time again.
 func (d *Docker) unlinked(ctx context.Context, sandboxID string) part {
-	guest := d.links.find(sandboxID)
+	guest := d.links.Find(sandboxID)
 	switch {
 	case guest == nil:
 		return part{}

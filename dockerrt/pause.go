@@ -48,7 +48,7 @@ func (d *Docker) Pause(ctx context.Context, sandboxID string, spec *agboxv1.Crea
 // freeze has the clocks of agbox-init stand still. A daemon that died may have paused the container already, and its
 // agbox-init had confirmed that before. One that cannot confirm it any more is not waited for.
 func (d *Docker) freeze(ctx context.Context, sandboxID string) error {
-	link, err := d.running(sandboxID)
+	link, err := d.links.Running(sandboxID)
 	if err != nil {
 		return nil // there is no sandbox to pause, which the engine tells better
 	}
@@ -126,7 +126,7 @@ const answerTime = time.Second
 
 // answers reports whether the sandbox's agbox-init runs now.
 func (d *Docker) answers(ctx context.Context, sandboxID string) bool {
-	link, err := d.running(sandboxID)
+	link, err := d.links.Running(sandboxID)
 	if err != nil {
 		return false
 	}
@@ -155,7 +155,7 @@ func (d *Docker) thawAll(ctx context.Context, sandboxID string, in []container.C
 
 // thawClocks lets agbox-init's clocks go on.
 func (d *Docker) thawClocks(sandboxID string) {
-	link := d.links.find(sandboxID)
+	link := d.links.Find(sandboxID)
 	if link != nil {
 		link.Thaw()
 	}

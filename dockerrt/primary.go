@@ -16,19 +16,11 @@ import (
 	"github.com/docker/go-connections/nat"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/layout"
 	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/oplog"
 	"github.com/agbox-dev/agbox/paths"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-)
-
-// Where things are inside a sandbox.
-const (
-	guestHome  = paths.Home
-	initTarget = guestHome + "/init"
-	runTarget  = guestHome + "/run"
-	logTarget  = paths.Logs
-	workdir    = paths.Workspace
 )
 
 // initLogSize bounds what agbox-init may say on stderr; it is silent unless it cannot start.
@@ -59,12 +51,12 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	if image.Config != nil {
 		imageUser, entrypoint = image.Config.User, image.Config.Entrypoint
 	}
-	directory := workdir
+	directory := layout.Workdir
 	if spec.WorkingDir != "" {
 		directory = spec.WorkingDir
 	}
-	command := []string{initTarget,
-		"--socket=" + initSocket, "--workdir=" + directory,
+	command := []string{layout.InitTarget,
+		"--socket=" + layout.InitSocket, "--workdir=" + directory,
 		"--image-user=" + imageUser, "--stop-grace=" + d.config.StopGrace.String()}
 	if spec.User != "" {
 		command = append(command, "--user="+spec.User)
@@ -75,7 +67,7 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	if d.config.DiskHeadroom > 0 {
 		command = append(command, "--disk-headroom="+strconv.FormatUint(d.config.DiskHeadroom, 10))
 	}
-	if ownWorkspace(spec) || inMemory(spec, workdir) {
+	if ownWorkspace(spec) || inMemory(spec, layout.Workdir) {
 		command = append(command, "--own-workspace")
 	}
 	for _, t := range spec.Tmpfs {
@@ -131,7 +123,7 @@ func engineWorkdir(spec *agboxv1.CreateSpec, directory string) string {
 }
 
 func (d *Docker) environment(envs map[string]string) []string {
-	return append(environ(envs), "HOST_UID="+strconv.Itoa(d.config.UID), "HOST_GID="+strconv.Itoa(d.config.GID))
+	return append(engine.Environ(envs), "HOST_UID="+strconv.Itoa(d.config.UID), "HOST_GID="+strconv.Itoa(d.config.GID))
 }
 
 func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []dockermount.Mount {
@@ -139,20 +131,20 @@ func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []doc
 		return dockermount.Mount{Type: dockermount.TypeBind, Source: source, Target: target, ReadOnly: readOnly}
 	}
 	mounts := []dockermount.Mount{
-		bind(d.guest, guestHome, true),
-		bind(d.layout.run(sandboxID), runTarget, true),
+		bind(d.guest, layout.GuestHome, true),
+		bind(d.layout.Run(sandboxID), layout.RunTarget, true),
 		// Read-only: agbox-init writes through descriptors that it was given, and nobody else may.
-		bind(d.layout.logs(sandboxID), logTarget, true),
+		bind(d.layout.Logs(sandboxID), layout.LogTarget, true),
 	}
-	if d.layout.relayed(sandboxID) {
+	if d.layout.Relayed(sandboxID) {
 		mounts = nil
-		for _, target := range []string{guestHome, logTarget} {
+		for _, target := range []string{layout.GuestHome, layout.LogTarget} {
 			mounts = append(mounts, dockermount.Mount{Type: dockermount.TypeVolume, Target: target, VolumeOptions: &dockermount.VolumeOptions{NoCopy: true}})
 		}
 	}
 	mounts = append(mounts, d.mounts.List(sandboxID, spec)...)
 	if ownWorkspace(spec) {
-		mounts = append(mounts, dockermount.Mount{Type: dockermount.TypeVolume, Target: workdir})
+		mounts = append(mounts, dockermount.Mount{Type: dockermount.TypeVolume, Target: layout.Workdir})
 	}
 	return mounts
 }
@@ -161,8 +153,8 @@ func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []doc
 // The volume has no name, and goes with the container.
 func ownWorkspace(spec *agboxv1.CreateSpec) bool {
 	return spec.ReadOnlyRoot &&
-		!slices.ContainsFunc(spec.Mounts, func(m *agboxv1.MountSpec) bool { return m.Target == workdir }) &&
-		!inMemory(spec, workdir)
+		!slices.ContainsFunc(spec.Mounts, func(m *agboxv1.MountSpec) bool { return m.Target == layout.Workdir }) &&
+		!inMemory(spec, layout.Workdir)
 }
 
 func inMemory(spec *agboxv1.CreateSpec, target string) bool {

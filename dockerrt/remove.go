@@ -27,7 +27,7 @@ func (d *Docker) clear(ctx context.Context, sandboxID string) error {
 func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
-	d.links.retire(sandboxID, true)
+	d.links.Retire(sandboxID, true)
 	if err := d.thaw(ctx, sandboxID); err != nil {
 		return err
 	}
@@ -40,12 +40,12 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	if err := d.mounts.Remove(ctx, sandboxID); err != nil {
 		return err
 	}
-	d.unlink(sandboxID)
-	return d.layout.removeRun(sandboxID)
+	d.links.Drop(sandboxID)
+	return d.layout.RemoveRun(sandboxID)
 }
 
 // Forget implements runtime.Runtime.
 func (d *Docker) Forget(sandboxID string) error {
-	d.links.retire(sandboxID, false)
-	return errors.Join(d.layout.removeHistory(sandboxID), d.oplogs.Remove(sandboxID))
+	d.links.Retire(sandboxID, false)
+	return errors.Join(d.layout.RemoveHistory(sandboxID), d.oplogs.Remove(sandboxID))
 }

@@ -16,7 +16,9 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/host"
 	"github.com/agbox-dev/agbox/dockerrt/image"
+	"github.com/agbox-dev/agbox/dockerrt/links"
 	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -72,7 +74,7 @@ func (d *Docker) Create(ctx context.Context, sandboxID, life string, spec *agbox
 	d.oplogs.Open(sandboxID)
 	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "create", spec)
 	defer oplog.Step(ctx, "ready", "sandbox")(&err)
-	begun, err := d.layout.begun(sandboxID, life)
+	begun, err := d.layout.Begun(sandboxID, life)
 	if err != nil {
 		return runtime.Started{}, err
 	}
@@ -154,7 +156,7 @@ func (d *Docker) materialize(ctx context.Context, sandboxID, life string, begun 
 			return runtime.Started{}, err
 		}
 	}
-	err := d.run(ctx, sandboxID, life, begun, spec, true, report, func(link *sandboxLink) error {
+	err := d.run(ctx, sandboxID, life, begun, spec, true, report, func(link *links.Link) error {
 		err := d.startPrimary(ctx, sandboxID, link, spec)
 		if err != nil && strings.Contains(err.Error(), "ambiguous") {
 			if err := d.networks.Remove(ctx, sandboxID, networkID); err != nil {
@@ -176,8 +178,8 @@ func (d *Docker) materialize(ctx context.Context, sandboxID, life string, begun 
 
 // run starts what the sandbox consists of and waits until commands can run in it; start is for the primary, which is not
 // started once more where its life has begun. hooks: some of the services are not ready without their hooks.
-func (d *Docker) run(ctx context.Context, sandboxID, life string, begun bool, spec *agboxv1.CreateSpec, hooks bool, report func(runtime.Progress), start func(*sandboxLink) error) error {
-	link, err := d.link(sandboxID)
+func (d *Docker) run(ctx context.Context, sandboxID, life string, begun bool, spec *agboxv1.CreateSpec, hooks bool, report func(runtime.Progress), start func(*links.Link) error) error {
+	link, err := d.links.Open(sandboxID)
 	if err != nil {
 		return err
 	}
@@ -188,7 +190,7 @@ func (d *Docker) run(ctx context.Context, sandboxID, life string, begun bool, sp
 		return err
 	}
 	if begun {
-		link.started()
+		link.Started()
 	} else if err := start(link); err != nil {
 		return err
 	}
@@ -220,7 +222,7 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 	return networkID, err
 }
 
-func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandboxLink, spec *agboxv1.CreateSpec) error {
+func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *links.Link, spec *agboxv1.CreateSpec) error {
 	give, err := d.take(ctx)
 	if err != nil {
 		return err
@@ -232,12 +234,12 @@ func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *sandb
 // makeParts makes network and containers at the same time: an engine checks that the network is there only when a
 // container starts.
 func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (networkID string, err error) {
-	d.unlink(sandboxID)
-	d.links.retire(sandboxID, false)
-	if err := d.markTransport(sandboxID, spec); err != nil {
+	d.links.Drop(sandboxID)
+	d.links.Retire(sandboxID, false)
+	if err := d.layout.MarkRelayed(sandboxID, d.relays || !host.SharesKernel(spec.Runtime)); err != nil {
 		return "", fmt.Errorf("cannot note how commands get into the sandbox: %w", err)
 	}
-	if _, err := d.link(sandboxID); err != nil { // a container begins with the socket there
+	if _, err := d.links.Open(sandboxID); err != nil { // a container begins with the socket there
 		return "", err
 	}
 	networked := make(chan error, 1)
@@ -265,7 +267,7 @@ func (d *Docker) Resume(ctx context.Context, sandboxID, life string, spec *agbox
 	defer engine.Mark(&err)
 	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "resume", spec)
 	defer oplog.Step(ctx, "ready", "sandbox")(&err)
-	begun, err := d.layout.begun(sandboxID, life)
+	begun, err := d.layout.Begun(sandboxID, life)
 	if err != nil {
 		return runtime.Started{}, err
 	}
@@ -279,9 +281,9 @@ func (d *Docker) Resume(ctx context.Context, sandboxID, life string, spec *agbox
 		if err := d.networks.Admit(ctx, sandboxID, spec); err != nil {
 			return runtime.Started{}, err
 		}
-		d.unlink(sandboxID)
+		d.links.Drop(sandboxID)
 	}
-	err = d.run(ctx, sandboxID, life, begun, spec, false, report, func(link *sandboxLink) error { return d.start(ctx, sandboxID, link, spec) })
+	err = d.run(ctx, sandboxID, life, begun, spec, false, report, func(link *links.Link) error { return d.start(ctx, sandboxID, link, spec) })
 	if err != nil {
 		if ctx.Err() == nil { // nothing of a sandbox that failed goes on
 			err = errors.Join(err, d.Halt(context.WithoutCancel(ctx), sandboxID))
@@ -294,7 +296,7 @@ func (d *Docker) Resume(ctx context.Context, sandboxID, life string, spec *agbox
 
 // Restart implements runtime.Runtime.
 func (d *Docker) Restart(ctx context.Context, sandboxID, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
-	begun, err := d.layout.begun(sandboxID, life)
+	begun, err := d.layout.Begun(sandboxID, life)
 	if err == nil && !begun {
 		err = d.Halt(ctx, sandboxID)
 	}

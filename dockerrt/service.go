@@ -89,7 +89,7 @@ func (d *Docker) createService(ctx context.Context, sandboxID string, spec *agbo
 	defer cancel()
 	config := &container.Config{
 		Image:       found.ID,
-		Env:         environ(service.Envs),
+		Env:         engine.Environ(service.Envs),
 		Cmd:         service.Command,
 		User:        service.User,
 		Healthcheck: healthConfig(service.Healthcheck),

@@ -70,8 +70,8 @@ func (d *Docker) stopPrimary(ctx context.Context, sandboxID string, grace time.D
 			return fmt.Errorf("cannot stop container %s: %w", name, err)
 		}
 	}
-	d.gather(ctx, sandboxID)
-	d.unlink(sandboxID)
+	d.links.Gather(ctx, sandboxID)
+	d.links.Drop(sandboxID)
 	return nil
 }
 
@@ -80,7 +80,7 @@ const stopSlack = 2 * time.Second
 
 // stopByInit reports whether the container ended because its init was asked to.
 func (d *Docker) stopByInit(ctx context.Context, sandboxID string, grace time.Duration) bool {
-	link, err := d.running(sandboxID)
+	link, err := d.links.Running(sandboxID)
 	if err != nil {
 		return false
 	}

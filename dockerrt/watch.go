@@ -19,7 +19,7 @@ import (
 // Watch implements runtime.Runtime. Docker keeps only 256 events to look back on, and may have lost its own
 // connection to us at any moment, so each reconnect counts as a gap. Whoever reads the events never waits for a disk.
 func (d *Docker) Watch(ctx context.Context, since time.Time, watcher runtime.Watcher) {
-	d.links.watch(watcher)
+	d.links.Watch(watcher)
 	notes := make(chan note, maxNotes)
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -120,7 +120,7 @@ func (d *Docker) deliver(m events.Message, watcher runtime.Watcher) {
 // commandEnd says how the sandbox's own command ended, "" where it has none or did not end: the container's exit code is that
 // of agbox-init.
 func (d *Docker) commandEnd(sandboxID string) string {
-	result, ended := d.ExecRecord(sandboxID, runtime.CommandID)
+	result, ended := d.Execs.ExecRecord(sandboxID, runtime.CommandID)
 	switch {
 	case !ended:
 		return ""

@@ -15,22 +15,22 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/agbox-dev/agbox/actors"
-	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/dockerrt/host"
 	"github.com/agbox-dev/agbox/server/spec"
 )
 
 // config is what a person can set in config.toml; docs/config.md describes each key.
 type config struct {
 	Runtime struct {
-		IdleTTL           duration               `toml:"idle_ttl"`
-		CleanupTTL        duration               `toml:"cleanup_ttl"`
-		EventRetentionTTL duration               `toml:"event_retention_ttl"`
-		SnapshotTTL       duration               `toml:"snapshot_ttl"`
-		MaxEvents         uint64                 `toml:"max_events"`
-		CreateConcurrency int                    `toml:"create_concurrency"`
-		StopGrace         duration               `toml:"stop_grace"`
-		OnShutdown        actors.ShutdownPolicy  `toml:"on_shutdown"`
-		ExecTransport     dockerrt.ExecTransport `toml:"exec_transport"`
+		IdleTTL           duration              `toml:"idle_ttl"`
+		CleanupTTL        duration              `toml:"cleanup_ttl"`
+		EventRetentionTTL duration              `toml:"event_retention_ttl"`
+		SnapshotTTL       duration              `toml:"snapshot_ttl"`
+		MaxEvents         uint64                `toml:"max_events"`
+		CreateConcurrency int                   `toml:"create_concurrency"`
+		StopGrace         duration              `toml:"stop_grace"`
+		OnShutdown        actors.ShutdownPolicy `toml:"on_shutdown"`
+		ExecTransport     host.ExecTransport    `toml:"exec_transport"`
 	} `toml:"runtime"`
 	Network struct {
 		Pool        netip.Prefix `toml:"pool"`
@@ -67,7 +67,7 @@ func defaults() config {
 	c.Runtime.EventRetentionTTL.Duration = 7 * 24 * time.Hour
 	c.Runtime.MaxEvents = 100_000
 	c.Runtime.OnShutdown = actors.KeepSandboxes
-	c.Runtime.ExecTransport = dockerrt.TransportAuto
+	c.Runtime.ExecTransport = host.TransportAuto
 	// Docker makes about five sandboxes a second however many are asked for at once; three at a time keep it
 	// there, and more only make each one slower.
 	c.Runtime.CreateConcurrency = 3

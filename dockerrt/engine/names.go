@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/docker/docker/api/types/image"
@@ -99,4 +100,13 @@ func (c *Client) Process() string {
 // Owns reports whether an object is this sandbox's, and this daemon's.
 func (c *Client) Owns(labels map[string]string, sandboxID string) bool {
 	return labels[LabelSandbox] == sandboxID && labels[LabelInstance] == c.owner.Instance
+}
+
+// Environ is the variables as an engine and agbox-init take them, sorted.
+func Environ(envs map[string]string) []string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(envs)) {
+		list = append(list, key+"="+envs[key])
+	}
+	return list
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/agbox-dev/agbox/actors/actorstest"
 	actorsruntime "github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt"
+	"github.com/agbox-dev/agbox/dockerrt/host"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -123,7 +124,7 @@ func (d *Daemon) begin() {
 }
 
 // ByEngine has commands get into sandboxes by way of the engine.
-func ByEngine(c *dockerrt.Config) { c.ExecTransport = dockerrt.TransportEngine }
+func ByEngine(c *dockerrt.Config) { c.ExecTransport = host.TransportEngine }
 
 // In has the daemon keep everything below a directory that is the test's. Its path must be short.
 func In(dir string) func(*dockerrt.Config) {

@@ -1,4 +1,4 @@
-package dockerrt
+package links
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package dockerrt
+package execs
 
 import (
 	"context"
@@ -211,11 +211,11 @@ func (s *stdin) Close() error {
 }
 
 // OpenStdin implements runtime.Input.
-func (d *Docker) OpenStdin(sandboxID, execID string) (runtime.Stdin, error) {
-	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
+func (es *Execs) OpenStdin(sandboxID, execID string) (runtime.Stdin, error) {
+	in := es.inputs.use(es.layout.Stdin(sandboxID, execID))
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.over || d.inputOver(sandboxID, execID) {
+	if in.over || es.inputOver(sandboxID, execID) {
 		in.leave()
 		return nil, fmt.Errorf("%w: %s", runtime.ErrStdinClosed, execID)
 	}
@@ -225,24 +225,22 @@ func (d *Docker) OpenStdin(sandboxID, execID string) (runtime.Stdin, error) {
 }
 
 // inputOver tells from the files whether a command's input has ended; one that was not started yet may still get one.
-func (d *Docker) inputOver(sandboxID, execID string) bool {
-	if _, ended := d.record(sandboxID, execID); ended {
+func (es *Execs) inputOver(sandboxID, execID string) bool {
+	if _, ended := es.record(sandboxID, execID); ended {
 		return true
 	}
-	_, err := os.Lstat(d.layout.stdin(sandboxID, execID))
-	return errors.Is(err, fs.ErrNotExist) && d.layout.recorded(sandboxID, execID)
+	_, err := os.Lstat(es.layout.Stdin(sandboxID, execID))
+	return errors.Is(err, fs.ErrNotExist) && es.layout.Recorded(sandboxID, execID)
 }
 
 // CloseStdin implements runtime.Input.
-func (d *Docker) CloseStdin(_ context.Context, sandboxID, execID string) error {
-	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
+func (es *Execs) CloseStdin(_ context.Context, sandboxID, execID string) error {
+	in := es.inputs.use(es.layout.Stdin(sandboxID, execID))
 	defer in.leave()
-	if err := d.closeInput(in, sandboxID, execID); err != nil {
+	if err := es.closeInput(in, sandboxID, execID); err != nil {
 		return fmt.Errorf("cannot close the input of exec %s: %w", execID, err)
 	}
-	d.links.mu.Lock()
-	guest := d.links.open[sandboxID]
-	d.links.mu.Unlock()
+	guest := es.links.Find(sandboxID)
 	if guest == nil {
 		return nil // Exec says it when there is one
 	}
@@ -253,11 +251,11 @@ func (d *Docker) CloseStdin(_ context.Context, sandboxID, execID string) error {
 }
 
 // closeInput leaves the mark on the disk first.
-func (d *Docker) closeInput(in *input, sandboxID, execID string) error {
+func (es *Execs) closeInput(in *input, sandboxID, execID string) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !d.layout.recorded(sandboxID, execID) {
-		record, err := d.layout.openRecord(sandboxID, execID)
+	if !es.layout.Recorded(sandboxID, execID) {
+		record, err := es.layout.OpenRecord(sandboxID, execID)
 		if err == nil {
 			record.Close()
 		} else if !errors.Is(err, fs.ErrNotExist) { // as it is once the sandbox is forgotten
@@ -268,8 +266,8 @@ func (d *Docker) closeInput(in *input, sandboxID, execID string) error {
 }
 
 // ResizeExec implements runtime.Input.
-func (d *Docker) ResizeExec(ctx context.Context, sandboxID, execID string, rows, columns uint16) error {
-	guest, err := d.running(sandboxID)
+func (es *Execs) ResizeExec(ctx context.Context, sandboxID, execID string, rows, columns uint16) error {
+	guest, err := es.links.Running(sandboxID)
 	if err != nil {
 		return err
 	}

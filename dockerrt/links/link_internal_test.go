@@ -1,4 +1,4 @@
-package dockerrt
+package links
 
 import (
 	"context"
@@ -27,25 +27,25 @@ func TestVerifyHoldsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer api.Close()
-	d := &Docker{api: engine.New(api, engine.Owner{}), log: slog.New(slog.DiscardHandler)}
-	d.api.SetPrimary("box-1", "primary")
-	l := &sandboxLink{running: make(chan struct{}), verifying: make(chan struct{}, 1)}
-	l.started()
+	ls := &Links{engine: engine.New(api, engine.Owner{}), log: slog.New(slog.DiscardHandler)}
+	ls.engine.SetPrimary("box-1", "primary")
+	l := &Link{running: make(chan struct{}), verifying: make(chan struct{}, 1)}
+	l.Started()
 	ctx, giveUp := context.WithCancel(t.Context())
 	results := make(chan error, 1)
-	go func() { results <- d.verify(ctx, l, "box-1", os.Getpid()) }()
+	go func() { results <- ls.verify(ctx, l, "box-1", os.Getpid()) }()
 	<-asked
-	l.found(os.Getpid())
+	l.Found(os.Getpid())
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := d.verify(late, l, "box-1", os.Getpid()); err == nil {
+	if err := ls.verify(late, l, "box-1", os.Getpid()); err == nil {
 		t.Error("another peer was let in meanwhile")
 	}
 	giveUp()
 	if err := <-results; err == nil {
 		t.Error("a peer was let in without an answer")
 	}
-	if err := d.verify(t.Context(), l, "box-1", os.Getpid()); err != nil {
+	if err := ls.verify(t.Context(), l, "box-1", os.Getpid()); err != nil {
 		t.Errorf("the process that is known is refused: %v", err)
 	}
 }

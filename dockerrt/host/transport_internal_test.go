@@ -1,4 +1,4 @@
-package dockerrt
+package host
 
 import (
 	"encoding/json"
@@ -50,9 +50,9 @@ func TestChooseTransport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &Docker{api: engine.New(api, engine.Owner{}), log: slog.New(slog.DiscardHandler), config: Config{ExecTransport: tt.transport}}
-		if err := d.chooseTransport(t.Context()); err != nil || d.relays != tt.relays {
-			t.Errorf("%+v: %v, %v", tt, d.relays, err)
+		facts, err := Ask(t.Context(), engine.New(api, engine.Owner{}), tt.transport, slog.New(slog.DiscardHandler))
+		if err != nil || facts.Relays != tt.relays {
+			t.Errorf("%+v: %v, %v", tt, facts.Relays, err)
 		}
 		api.Close()
 	}

@@ -1,4 +1,4 @@
-package dockerrt
+package host
 
 import (
 	"context"
@@ -24,24 +24,24 @@ const (
 )
 
 // Examine finds out what is wrong with the engine, or weaker than it could be.
-func (d *Docker) Examine(ctx context.Context) ([]*agboxv1.Finding, error) {
-	ctx, cancel := d.api.Read(ctx)
+func (h *Host) Examine(ctx context.Context) ([]*agboxv1.Finding, error) {
+	ctx, cancel := h.engine.Read(ctx)
 	defer cancel()
-	info, err := d.api.Info(ctx)
+	info, err := h.engine.Info(ctx)
 	if err != nil {
 		return nil, engine.Unreachable(fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err))
 	}
-	version, err := d.api.ServerVersion(ctx)
+	version, err := h.engine.ServerVersion(ctx)
 	if err != nil {
 		return nil, engine.Unreachable(fmt.Errorf("dockerrt: cannot ask the engine for its version: %w", err))
 	}
 	findings := []*agboxv1.Finding{
-		finding(fine, "engine", "%s at %s, API %s, on %s, transport %s", version.Version, d.api.DaemonHost(), d.api.ClientVersion(), info.OperatingSystem, d.transport()),
-		d.isolation(),
+		finding(fine, "engine", "%s at %s, API %s, on %s, transport %s", version.Version, h.engine.DaemonHost(), h.engine.ClientVersion(), info.OperatingSystem, h.transport()),
+		h.isolation(),
 	}
 	findings = append(findings, escapes(version.Components)...)
 	findings = append(findings, confinement(info)...)
-	return append(findings, readOnlyFinding(d.api.ClientVersion()), d.pool(), restartFinding(info), ipv6Finding()), nil
+	return append(findings, readOnlyFinding(h.engine.ClientVersion()), h.pool(), restartFinding(info), ipv6Finding()), nil
 }
 
 func finding(level agboxv1.FindingLevel, check, format string, args ...any) *agboxv1.Finding {
@@ -54,15 +54,15 @@ func mended(f *agboxv1.Finding, remedy string) *agboxv1.Finding {
 	return f
 }
 
-func (d *Docker) transport() ExecTransport {
-	if d.relays {
+func (h *Host) transport() ExecTransport {
+	if h.facts.Relays {
 		return TransportEngine
 	}
 	return TransportSocket
 }
 
-func (d *Docker) isolation() *agboxv1.Finding {
-	if on, why := d.Isolated(); !on {
+func (h *Host) isolation() *agboxv1.Finding {
+	if on, why := h.Isolated(); !on {
 		return mended(finding(problem, "isolation", "sandboxes are not kept from this host and from each other: %s", why),
 			"run agboxd on the engine's host, in its network namespace and with CAP_NET_ADMIN; with isolation.required it refuses to start without")
 	}
@@ -178,8 +178,8 @@ func readOnlyFinding(api string) *agboxv1.Finding {
 	return finding(fine, "read-only", "read-only mounts are so all the way down")
 }
 
-func (d *Docker) pool() *agboxv1.Finding {
-	pool, used, total := d.networks.Census()
+func (h *Host) pool() *agboxv1.Finding {
+	pool, used, total := h.networks.Census()
 	f := finding(fine, "networks", "%d of %d subnets in %s are in use", used, total, pool)
 	switch {
 	case used >= total:

@@ -1,13 +1,13 @@
-package dockerrt
+// Package execs runs commands in sandboxes and keeps their input, by way of links: it asks no engine.
+package execs
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
+	"log/slog"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -15,32 +15,49 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
+	"github.com/agbox-dev/agbox/dockerrt/layout"
+	"github.com/agbox-dev/agbox/dockerrt/links"
 	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/guest/protocol"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
+// Execs implements runtime.Execs and runtime.Input.
+type Execs struct {
+	links  *links.Links
+	layout layout.Layout
+	// grace is how long processes have from TERM to KILL when their exec is cancelled.
+	grace  time.Duration
+	log    *slog.Logger
+	inputs inputs
+}
+
+// New returns the commands of the sandboxes that links leads to.
+func New(links *links.Links, layout layout.Layout, grace time.Duration, log *slog.Logger) *Execs {
+	return &Execs{links: links, layout: layout, grace: grace, log: log}
+}
+
 // Exec implements runtime.Runtime.
-func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
+func (es *Execs) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
 	sandboxID, execID := request.SandboxId, request.ExecId
 	// A command for which the file of its result was made may run: what this process lacks, such as a descriptor, is no end of it.
-	asked := d.layout.recorded(sandboxID, execID)
+	asked := es.layout.Recorded(sandboxID, execID)
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = engine.TryDelay, lastAttempt
-	result, err := d.exec(ctx, request)
+	result, err := es.exec(ctx, request)
 	for asked && err != nil && ctx.Err() == nil && !errors.Is(err, link.ErrClosed) {
 		delay := wait.NextBackOff()
-		d.log.Warn("a command that may run cannot be attached to yet", "sandbox_id", sandboxID, "exec_id", execID, "again_in", delay, "error", err)
+		es.log.Warn("a command that may run cannot be attached to yet", "sandbox_id", sandboxID, "exec_id", execID, "again_in", delay, "error", err)
 		select {
 		case <-time.After(delay):
-			result, err = d.exec(ctx, request)
+			result, err = es.exec(ctx, request)
 		case <-ctx.Done():
 		}
 	}
 	if err == nil {
 		return outcome(result), nil
 	}
-	if recorded, found := d.ExecRecord(sandboxID, execID); found {
+	if recorded, found := es.ExecRecord(sandboxID, execID); found {
 		return recorded, nil
 	}
 	if errors.Is(err, link.ErrClosed) {
@@ -54,30 +71,30 @@ func (d *Docker) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 // lastAttempt is the longest time between two attempts to attach to a command.
 const lastAttempt = 5 * time.Second
 
-func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (protocol.Result, error) {
+func (es *Execs) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (protocol.Result, error) {
 	sandboxID, execID := request.SandboxId, request.ExecId
-	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
+	in := es.inputs.use(es.layout.Stdin(sandboxID, execID))
 	defer in.leave()
-	if recorded, found := d.record(sandboxID, execID); found {
+	if recorded, found := es.record(sandboxID, execID); found {
 		return recorded, nil
 	}
-	guest, err := d.booted(sandboxID)
+	guest, err := es.links.Booted(sandboxID)
 	if errors.Is(err, link.ErrClosed) {
 		return protocol.Result{}, err
 	} else if err != nil {
 		return protocol.Result{}, notStarted(err)
 	}
-	stdout, stderr, err := d.openOutputs(sandboxID, execID)
+	stdout, stderr, err := es.layout.OpenOutputs(sandboxID, execID)
 	if err != nil {
 		return protocol.Result{}, notStarted(err)
 	}
-	index, err := d.openIndex(request)
+	index, err := es.openIndex(request)
 	if err != nil {
 		stdout.Close()
 		stderr.Close()
 		return protocol.Result{}, notStarted(err)
 	}
-	record, input, err := d.openInput(in, request)
+	record, input, err := es.openInput(in, request)
 	if err != nil {
 		stdout.Close()
 		stderr.Close()
@@ -103,12 +120,12 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	return guest.Exec(ctx, link.ExecSpec{
 		ID:        execID,
 		Argv:      request.Command,
-		Env:       environ(request.EnvOverrides),
+		Env:       engine.Environ(request.EnvOverrides),
 		Cwd:       request.Cwd,
 		User:      request.User,
 		Timeout:   request.Timeout.AsDuration(),
 		MaxOutput: request.MaxOutputBytes,
-		Grace:     d.config.StopGrace,
+		Grace:     es.grace,
 		Files:     [3]*os.File{stdout, stderr, record},
 		Index:     index,
 		Stdin:     input,
@@ -122,15 +139,15 @@ func (d *Docker) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 
 // openInput opens the file for the result and, after the FIFO was made, both ends of that, which are nil when the command
 // has no input or it was closed for good.
-func (d *Docker) openInput(in *input, request *agboxv1.CreateExecRequest) (record *os.File, ends [2]*os.File, err error) {
+func (es *Execs) openInput(in *input, request *agboxv1.CreateExecRequest) (record *os.File, ends [2]*os.File, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	wanted := request.Stdin || request.Tty != nil
 	if wanted {
-		err = in.make(d.layout.recorded(request.SandboxId, request.ExecId))
+		err = in.make(es.layout.Recorded(request.SandboxId, request.ExecId))
 	}
 	if err == nil {
-		record, err = d.layout.openRecord(request.SandboxId, request.ExecId)
+		record, err = es.layout.OpenRecord(request.SandboxId, request.ExecId)
 	}
 	if err != nil {
 		return nil, ends, err
@@ -155,35 +172,11 @@ func notStarted(err error) error {
 	return engine.Coded(runtime.CodeExecStartFailed, "the command was not started: %w", err)
 }
 
-func environ(envs map[string]string) []string {
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(envs)) {
-		list = append(list, key+"="+envs[key])
-	}
-	return list
-}
-
-func (d *Docker) openOutputs(sandboxID, execID string) (stdout, stderr *os.File, err error) {
-	if stdout, err = openOutput(d.layout.log(sandboxID, execID, "stdout")); err != nil {
-		return nil, nil, fmt.Errorf("cannot open the log: %w", err)
-	}
-	if stderr, err = openOutput(d.layout.log(sandboxID, execID, "stderr")); err != nil {
-		stdout.Close()
-		return nil, nil, fmt.Errorf("cannot open the log: %w", err)
-	}
-	return stdout, stderr, nil
-}
-
-// openIndex opens the file for the order of the output; a terminal has one stream, and none.
-func (d *Docker) openIndex(request *agboxv1.CreateExecRequest) (*os.File, error) {
+func (es *Execs) openIndex(request *agboxv1.CreateExecRequest) (*os.File, error) {
 	if request.Tty != nil {
 		return nil, nil
 	}
-	index, err := openOutput(d.layout.index(request.SandboxId, request.ExecId))
-	if err != nil {
-		return nil, fmt.Errorf("cannot open the log's index: %w", err)
-	}
-	return index, nil
+	return es.layout.OpenIndex(request.SandboxId, request.ExecId)
 }
 
 // outcome is what agbox-init's result means to callers.
@@ -222,11 +215,11 @@ func resources(r protocol.Result) *agboxv1.ExecResources {
 }
 
 // record reads the result that is on disk, and tries again for some seconds where this process cannot.
-func (d *Docker) record(sandboxID, execID string) (protocol.Result, bool) {
+func (es *Execs) record(sandboxID, execID string) (protocol.Result, bool) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval = engine.TryDelay
 	data, err := backoff.Retry(context.Background(), func() ([]byte, error) {
-		data, err := os.ReadFile(d.layout.result(sandboxID, execID))
+		data, err := os.ReadFile(es.layout.Result(sandboxID, execID))
 		if errors.Is(err, fs.ErrNotExist) {
 			err = backoff.Permanent(err)
 		}
@@ -234,7 +227,7 @@ func (d *Docker) record(sandboxID, execID string) (protocol.Result, bool) {
 	}, backoff.WithMaxTries(engine.Tries), backoff.WithBackOff(wait))
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			d.log.Error("the result of a command cannot be read", "sandbox_id", sandboxID, "exec_id", execID, "error", err)
+			es.log.Error("the result of a command cannot be read", "sandbox_id", sandboxID, "exec_id", execID, "error", err)
 		}
 		return protocol.Result{}, false
 	}
@@ -242,40 +235,40 @@ func (d *Docker) record(sandboxID, execID string) (protocol.Result, bool) {
 }
 
 // ExecRecord implements runtime.Runtime.
-func (d *Docker) ExecRecord(sandboxID, execID string) (runtime.ExecResult, bool) {
-	result, found := d.record(sandboxID, execID)
+func (es *Execs) ExecRecord(sandboxID, execID string) (runtime.ExecResult, bool) {
+	result, found := es.record(sandboxID, execID)
 	return outcome(result), found
 }
 
 // ExecRecorded implements runtime.Runtime.
-func (d *Docker) ExecRecorded(sandboxID, execID string) {
-	guest := d.links.find(sandboxID)
+func (es *Execs) ExecRecorded(sandboxID, execID string) {
+	guest := es.links.Find(sandboxID)
 	if guest != nil {
 		guest.Ack(execID)
 	}
-	in := d.inputs.use(d.layout.stdin(sandboxID, execID))
+	in := es.inputs.use(es.layout.Stdin(sandboxID, execID))
 	defer in.leave()
 	if err := in.end(); err != nil {
-		d.log.Error("the input of an exec that has ended stays behind", "sandbox_id", sandboxID, "exec_id", execID, "error", err)
+		es.log.Error("the input of an exec that has ended stays behind", "sandbox_id", sandboxID, "exec_id", execID, "error", err)
 	}
 }
 
 // CancelExec implements runtime.Runtime.
-func (d *Docker) CancelExec(ctx context.Context, sandboxID, execID string) error {
-	guest, err := d.booted(sandboxID)
+func (es *Execs) CancelExec(ctx context.Context, sandboxID, execID string) error {
+	guest, err := es.links.Booted(sandboxID)
 	if err != nil {
 		return err
 	}
-	return guest.Cancel(ctx, execID, d.config.StopGrace)
+	return guest.Cancel(ctx, execID, es.grace)
 }
 
 // SignalExec implements runtime.Runtime.
-func (d *Docker) SignalExec(ctx context.Context, sandboxID, execID string, signal int) error {
-	guest, err := d.booted(sandboxID)
+func (es *Execs) SignalExec(ctx context.Context, sandboxID, execID string, signal int) error {
+	guest, err := es.links.Booted(sandboxID)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := d.api.Read(ctx)
+	ctx, cancel := context.WithTimeout(ctx, engine.ReadTimeout)
 	defer cancel()
 	return notRunning(guest.Signal(ctx, execID, signal), execID)
 }
@@ -294,10 +287,20 @@ func notRunning(err error, execID string) error {
 }
 
 // ExecLogs implements runtime.Runtime.
-func (d *Docker) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
-	return d.layout.log(sandboxID, execID, "stdout"), d.layout.log(sandboxID, execID, "stderr")
+func (es *Execs) ExecLogs(sandboxID, execID string) (stdout, stderr string) {
+	return es.layout.Log(sandboxID, execID, "stdout"), es.layout.Log(sandboxID, execID, "stderr")
 }
 
 // ExecIndex returns the host path of the file that tells the order of the exec's output (see protocol.IndexDecoder). Of a
 // command with a terminal, and of one that began under an agbox-init of before it, there is none, or an empty one.
-func (d *Docker) ExecIndex(sandboxID, execID string) string { return d.layout.index(sandboxID, execID) }
+func (es *Execs) ExecIndex(sandboxID, execID string) string {
+	return es.layout.Index(sandboxID, execID)
+}
+
+// ExecIDs implements runtime.Runtime.
+func (es *Execs) ExecIDs(sandboxID string) ([]string, error) { return es.layout.ExecIDs(sandboxID) }
+
+// ForgetExec implements runtime.Runtime.
+func (es *Execs) ForgetExec(sandboxID, execID string) error {
+	return es.layout.RemoveExec(sandboxID, execID)
+}
