@@ -11,6 +11,7 @@ import (
 
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/archive"
+	"github.com/agbox-dev/agbox/dockerrt/container"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/execs"
 	"github.com/agbox-dev/agbox/dockerrt/host"
@@ -19,6 +20,8 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/links"
 	"github.com/agbox-dev/agbox/dockerrt/mount"
 	"github.com/agbox-dev/agbox/dockerrt/network"
+	"github.com/agbox-dev/agbox/dockerrt/observe"
+	"github.com/agbox-dev/agbox/dockerrt/service"
 	"github.com/agbox-dev/agbox/dockerrt/snapshot"
 	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/hostpath"
@@ -68,17 +71,16 @@ type Config struct {
 	Places hostpath.Places
 }
 
-// entrypointTimeout is the contract's: an entrypoint that has not handed over by then fails the create.
-const entrypointTimeout = 60 * time.Second
-
 // Docker is the runtime on one engine. Use New.
 type Docker struct {
 	*archive.Files
 	*host.Host
 	*execs.Execs
+	*container.Containers
+	*service.Services
+	*observe.Observer
 	config    Config
 	api       *engine.Client
-	guest     string // what sandboxes have at layout.GuestHome
 	log       *slog.Logger
 	layout    layout.Layout
 	networks  *network.Networks
@@ -87,9 +89,8 @@ type Docker struct {
 	images    *image.Store
 	links     *links.Links
 	oplogs    *oplog.Logs
-	// creates holds a token for each sandbox that is being made; channels serve waiters in order.
-	creates chan struct{}
-	relays  bool // what is made is for host.TransportEngine
+	turns     container.Turns // to make a sandbox, and to start one
+	relays    bool            // what is made is for host.TransportEngine
 }
 
 var _ interface {
@@ -108,8 +109,8 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 	}
 	d := &Docker{
 		config: config, api: api, log: log, layout: layout.Layout{Root: filepath.Clean(config.DataDir)},
-		creates: make(chan struct{}, max(config.CreateConcurrency, 1)),
-		images:  image.New(api.Client, "", log),
+		turns:  make(container.Turns, max(config.CreateConcurrency, 1)),
+		images: image.New(api.Client, "", log),
 	}
 	d.oplogs = oplog.New(d.layout.Oplogs(), log)
 	d.links = links.New(api, links.Config{Layout: d.layout, InitPath: config.InitPath, Patience: config.LinkPatience, DiskHeadroom: config.DiskHeadroom}, d.oplogs, log)
@@ -134,7 +135,8 @@ func (d *Docker) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	if d.guest, err = d.layout.PlaceGuest(d.config.InitPath); err != nil {
+	guest, err := d.layout.PlaceGuest(d.config.InitPath)
+	if err != nil {
 		return err
 	}
 	d.mounts = mount.New(d.api, mount.Config{DataDir: d.layout.Root, InitPath: d.config.InitPath, Init: layout.InitTarget, Places: d.config.Places,
@@ -147,12 +149,22 @@ func (d *Docker) connect(ctx context.Context) error {
 			}
 			return l.Link, nil
 		}}, d.log)
-	d.snapshots = snapshot.New(d.api, snapshot.Config{Dir: d.layout.Snapshots(), MaxSize: d.config.MaxSnapshot, DiskHeadroom: d.config.DiskHeadroom,
-		EngineRoot: facts.Root, Freeze: d.freeze, Thaw: d.thawClocks}, d.log)
 	d.networks, err = network.Open(ctx, d.api, network.Config{Pool: d.config.Pool, SubnetBits: d.config.SubnetBits,
 		NameServers: d.config.NameServers, Required: d.config.IsolationRequired}, d.log)
+	if err != nil {
+		return err
+	}
 	d.Host = host.New(d.api, facts, d.layout.Root, d.networks, d.mounts)
-	return err
+	d.Containers = container.New(container.Rooms{Engine: d.api, Networks: d.networks, Mounts: d.mounts, Files: d.Files, Links: d.links, Oplogs: d.oplogs},
+		container.Config{Layout: d.layout, Guest: guest, StopGrace: d.config.StopGrace, MaxOutput: d.config.MaxOutput, DiskHeadroom: d.config.DiskHeadroom,
+			UID: d.config.UID, GID: d.config.GID}, d.log)
+	d.Services = service.New(service.Rooms{Engine: d.api, Images: d.images, Networks: d.networks, Links: d.links, Oplogs: d.oplogs},
+		d.layout, d.turns, d.config.StopGrace)
+	d.snapshots = snapshot.New(d.api, snapshot.Config{Dir: d.layout.Snapshots(), MaxSize: d.config.MaxSnapshot, DiskHeadroom: d.config.DiskHeadroom,
+		EngineRoot: facts.Root, Freeze: d.Freeze, Thaw: d.ThawClocks}, d.log)
+	d.Observer = observe.New(observe.Rooms{Engine: d.api, Containers: d.Containers, Networks: d.networks, Mounts: d.mounts, Snapshots: d.snapshots,
+		Links: d.links, Execs: d.Execs, Oplogs: d.oplogs}, d.layout, d.config.LinkPatience, d.log)
+	return nil
 }
 
 // OperationLog returns the host paths of the sandbox's operation log; see oplog.Logs.Paths.

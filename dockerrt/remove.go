@@ -28,10 +28,10 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 	ctx, cancel := d.api.Write(ctx)
 	defer cancel()
 	d.links.Retire(sandboxID, true)
-	if err := d.thaw(ctx, sandboxID); err != nil {
+	if err := d.Thaw(ctx, sandboxID); err != nil {
 		return err
 	}
-	if err := d.removeContainers(ctx, sandboxID); err != nil {
+	if err := d.RemoveContainers(ctx, sandboxID); err != nil {
 		return err
 	}
 	if err := d.networks.Remove(ctx, sandboxID, ""); err != nil {

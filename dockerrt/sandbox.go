@@ -6,20 +6,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cenkalti/backoff/v5"
-	"github.com/docker/docker/api/types/container"
+	dockercontainer "github.com/docker/docker/api/types/container"
 	dockerimage "github.com/docker/docker/api/types/image"
 	dockernetwork "github.com/docker/docker/api/types/network"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/container"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/host"
 	"github.com/agbox-dev/agbox/dockerrt/image"
 	"github.com/agbox-dev/agbox/dockerrt/links"
 	"github.com/agbox-dev/agbox/dockerrt/network"
+	"github.com/agbox-dev/agbox/dockerrt/service"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -102,45 +103,17 @@ func (d *Docker) prepare(ctx context.Context, spec *agboxv1.CreateSpec, report f
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
-			_, err := d.ensure(ctx, service.Image, service.PullPolicy, progress)
+		return service.Each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
+			_, err := d.images.EnsureNoted(ctx, service.Image, service.PullPolicy, progress)
 			return err
 		})
 	})
 	var found dockerimage.InspectResponse
 	group.Go(func() (err error) {
-		found, err = d.ensure(ctx, spec.Image, spec.PullPolicy, progress)
+		found, err = d.images.EnsureNoted(ctx, spec.Image, spec.PullPolicy, progress)
 		return err
 	})
 	return found, group.Wait()
-}
-
-// ensure makes an image present.
-func (d *Docker) ensure(ctx context.Context, ref, policy string, progress func(image.Progress)) (dockerimage.InspectResponse, error) {
-	began, pulling, bytes := time.Now(), false, int64(0)
-	found, err := d.images.Ensure(ctx, ref, image.Policy(policy), func(p image.Progress) {
-		if !pulling {
-			oplog.Printf(ctx, "image %s: its pull has begun", ref)
-		}
-		pulling, bytes = true, p.Done
-		progress(p)
-	})
-	done := "found"
-	if pulling {
-		done = fmt.Sprintf("pulled with %d bytes", bytes)
-	}
-	oplog.Stepped(ctx, began, err, done, "image %s", ref)
-	return found, err
-}
-
-// take waits for a turn to make something, in order.
-func (d *Docker) take(ctx context.Context) (give func(), err error) {
-	select {
-	case d.creates <- struct{}{}:
-		return func() { <-d.creates }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 // materialize makes the sandbox's parts and starts it. Nobody waits for its turn while files are copied, services become
@@ -157,22 +130,22 @@ func (d *Docker) materialize(ctx context.Context, sandboxID, life string, begun 
 		}
 	}
 	err := d.run(ctx, sandboxID, life, begun, spec, true, report, func(link *links.Link) error {
-		err := d.startPrimary(ctx, sandboxID, link, spec)
+		err := d.startInTurn(ctx, sandboxID, link, spec)
 		if err != nil && strings.Contains(err.Error(), "ambiguous") {
 			if err := d.networks.Remove(ctx, sandboxID, networkID); err != nil {
 				return err
 			}
-			err = d.startPrimary(ctx, sandboxID, link, spec)
+			err = d.startInTurn(ctx, sandboxID, link, spec)
 		}
 		return err
 	})
 	if err != nil {
 		return runtime.Started{}, err
 	}
-	if err := d.hook(ctx, sandboxID, spec.RequiredServices, report); err != nil {
+	if err := d.HookRequired(ctx, sandboxID, spec.RequiredServices, report); err != nil {
 		return runtime.Started{}, err
 	}
-	ports, err := d.publishedPorts(ctx, sandboxID, spec)
+	ports, err := d.PublishedPorts(ctx, sandboxID, spec)
 	return runtime.Started{Ports: ports}, err
 }
 
@@ -183,10 +156,10 @@ func (d *Docker) run(ctx context.Context, sandboxID, life string, begun bool, sp
 	if err != nil {
 		return err
 	}
-	if err := d.startServices(ctx, sandboxID, spec); err != nil {
+	if err := d.StartRequired(ctx, sandboxID, spec); err != nil {
 		return err
 	}
-	if err := d.serve(ctx, sandboxID, spec.RequiredServices, hooks, report); err != nil {
+	if err := d.AwaitRequired(ctx, sandboxID, spec.RequiredServices, hooks, report); err != nil {
 		return err
 	}
 	if begun {
@@ -194,7 +167,7 @@ func (d *Docker) run(ctx context.Context, sandboxID, life string, begun bool, sp
 	} else if err := start(link); err != nil {
 		return err
 	}
-	err = d.boot(ctx, sandboxID, link, life, len(spec.Command) > 0)
+	err = d.BootPrimary(ctx, sandboxID, link, life, len(spec.Command) > 0)
 	if begun && err != nil {
 		err = fmt.Errorf("its command may have been started before agboxd ended, and is not run twice: %w", err)
 	}
@@ -204,7 +177,7 @@ func (d *Docker) run(ctx context.Context, sandboxID, life string, begun bool, sp
 // make makes the parts. What an interrupted create left behind, or what an engine still makes for a daemon that died, is
 // removed first: it may lack files.
 func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (networkID string, err error) {
-	give, err := d.take(ctx)
+	give, err := d.turns.Take(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -222,13 +195,13 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 	return networkID, err
 }
 
-func (d *Docker) startPrimary(ctx context.Context, sandboxID string, link *links.Link, spec *agboxv1.CreateSpec) error {
-	give, err := d.take(ctx)
+func (d *Docker) startInTurn(ctx context.Context, sandboxID string, link *links.Link, spec *agboxv1.CreateSpec) error {
+	give, err := d.turns.Take(ctx)
 	if err != nil {
 		return err
 	}
 	defer give()
-	return d.start(ctx, sandboxID, link, spec)
+	return d.StartPrimary(ctx, sandboxID, link, spec)
 }
 
 // makeParts makes network and containers at the same time: an engine checks that the network is there only when a
@@ -249,11 +222,11 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 		networked <- err
 	}()
 	if err = d.mounts.Make(ctx, sandboxID, spec); err == nil {
-		err = d.createPrimary(ctx, sandboxID, spec, found)
+		err = d.CreatePrimary(ctx, sandboxID, spec, found)
 	}
 	if err == nil {
-		err = each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
-			return d.createService(ctx, sandboxID, spec, service)
+		err = service.Each(ctx, spec.RequiredServices, func(ctx context.Context, service *agboxv1.ServiceSpec) error {
+			return d.CreateService(ctx, sandboxID, spec, service)
 		})
 	}
 	if networkErr := <-networked; networkErr != nil && (err == nil || !engine.IsConflict(err)) {
@@ -283,14 +256,14 @@ func (d *Docker) Resume(ctx context.Context, sandboxID, life string, spec *agbox
 		}
 		d.links.Drop(sandboxID)
 	}
-	err = d.run(ctx, sandboxID, life, begun, spec, false, report, func(link *links.Link) error { return d.start(ctx, sandboxID, link, spec) })
+	err = d.run(ctx, sandboxID, life, begun, spec, false, report, func(link *links.Link) error { return d.StartPrimary(ctx, sandboxID, link, spec) })
 	if err != nil {
 		if ctx.Err() == nil { // nothing of a sandbox that failed goes on
 			err = errors.Join(err, d.Halt(context.WithoutCancel(ctx), sandboxID))
 		}
 		return runtime.Started{}, err
 	}
-	ports, err := d.publishedPorts(ctx, sandboxID, spec)
+	ports, err := d.PublishedPorts(ctx, sandboxID, spec)
 	return runtime.Started{Ports: ports}, err
 }
 
@@ -318,7 +291,7 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 		return err
 	}
 	there := func(component, service string) bool {
-		return slices.ContainsFunc(containers, func(c container.Summary) bool {
+		return slices.ContainsFunc(containers, func(c dockercontainer.Summary) bool {
 			return c.Labels[engine.LabelComponent] == component && c.Labels[engine.LabelService] == service
 		})
 	}
@@ -343,7 +316,7 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 		return missing("network", engine.NetworkName(sandboxID))
 	}
 	for _, c := range containers {
-		if !connected(c) {
+		if !container.Connected(c) {
 			name, net := strings.TrimPrefix(c.Names[0], "/"), engine.NetworkName(sandboxID)
 			return engine.Coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s is not on network %s any more: delete the sandbox and create it again",
 				engine.ErrMissing, name, net)

@@ -16,6 +16,8 @@ import (
 	"github.com/docker/cli/cli/config"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+
+	"github.com/agbox-dev/agbox/oplog"
 )
 
 // Policy says when the registry is asked.
@@ -165,4 +167,22 @@ func (s *Store) forget(p *pull) {
 	if s.current[p.named.String()] == p {
 		delete(s.current, p.named.String())
 	}
+}
+
+// EnsureNoted is Ensure with what was done in the operation log of ctx.
+func (s *Store) EnsureNoted(ctx context.Context, ref, policy string, progress func(Progress)) (image.InspectResponse, error) {
+	began, pulling, bytes := time.Now(), false, int64(0)
+	found, err := s.Ensure(ctx, ref, Policy(policy), func(p Progress) {
+		if !pulling {
+			oplog.Printf(ctx, "image %s: its pull has begun", ref)
+		}
+		pulling, bytes = true, p.Done
+		progress(p)
+	})
+	done := "found"
+	if pulling {
+		done = fmt.Sprintf("pulled with %d bytes", bytes)
+	}
+	oplog.Stepped(ctx, began, err, done, "image %s", ref)
+	return found, err
 }

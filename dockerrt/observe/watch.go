@@ -1,4 +1,4 @@
-package dockerrt
+package observe
 
 import (
 	"context"
@@ -18,16 +18,16 @@ import (
 
 // Watch implements runtime.Runtime. Docker keeps only 256 events to look back on, and may have lost its own
 // connection to us at any moment, so each reconnect counts as a gap. Whoever reads the events never waits for a disk.
-func (d *Docker) Watch(ctx context.Context, since time.Time, watcher runtime.Watcher) {
-	d.links.Watch(watcher)
+func (o *Observer) Watch(ctx context.Context, since time.Time, watcher runtime.Watcher) {
+	o.links.Watch(watcher)
 	notes := make(chan note, maxNotes)
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for n := range notes {
 			if n.commandOf != "" {
-				n.Entry = n.With(d.commandEnd(n.commandOf))
+				n.Entry = n.With(o.commandEnd(n.commandOf))
 			}
-			d.oplogs.Append(n.Entry)
+			o.oplogs.Append(n.Entry)
 		}
 	})
 	defer writer.Wait()
@@ -38,12 +38,12 @@ func (d *Docker) Watch(ctx context.Context, since time.Time, watcher runtime.Wat
 		if !first {
 			watcher.Missed()
 		}
-		err := d.follow(ctx, &since, watcher, notes, wait.Reset)
+		err := o.follow(ctx, &since, watcher, notes, wait.Reset)
 		if ctx.Err() != nil {
 			return
 		}
 		delay := wait.NextBackOff()
-		d.log.Warn("docker's event stream ended, connecting again", "after", delay, "error", err)
+		o.log.Warn("docker's event stream ended, connecting again", "after", delay, "error", err)
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
@@ -63,7 +63,7 @@ const maxNotes = 1024
 
 // follow delivers events until the stream ends. Docker does not let networks be selected by label, so that everybody's
 // are read; Docker wants its events read in any case.
-func (d *Docker) follow(ctx context.Context, since *time.Time, watcher runtime.Watcher, notes chan<- note, alive func()) error {
+func (o *Observer) follow(ctx context.Context, since *time.Time, watcher runtime.Watcher, notes chan<- note, alive func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	filter := filters.NewArgs(
@@ -72,27 +72,27 @@ func (d *Docker) follow(ctx context.Context, since *time.Time, watcher runtime.W
 		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionCreate)),
 		filters.Arg("event", string(events.ActionHealthStatus)), filters.Arg("event", string(events.ActionDisconnect)),
 	)
-	messages, errs := d.api.Events(ctx, events.ListOptions{Since: since.Format(time.RFC3339Nano), Filters: filter})
+	messages, errs := o.engine.Events(ctx, events.ListOptions{Since: since.Format(time.RFC3339Nano), Filters: filter})
 	for {
 		select {
 		case m := <-messages:
 			alive()
 			at := time.Unix(0, m.TimeNano)
 			if at.After(*since) { // the one of then is delivered again
-				d.noteEvent(m, notes)
+				o.noteEvent(m, notes)
 			}
 			*since = at
-			d.deliver(m, watcher)
+			o.deliver(m, watcher)
 		case err := <-errs:
 			return err
 		}
 	}
 }
 
-func (d *Docker) deliver(m events.Message, watcher runtime.Watcher) {
+func (o *Observer) deliver(m events.Message, watcher runtime.Watcher) {
 	labels := m.Actor.Attributes
 	if m.Type == events.ImageEventType {
-		if d.snapshots.HalfMade(labels["name"], labels) {
+		if o.snapshots.HalfMade(labels["name"], labels) {
 			watcher.Missed()
 		}
 		return
@@ -108,7 +108,7 @@ func (d *Docker) deliver(m events.Message, watcher runtime.Watcher) {
 		return
 	}
 	switch {
-	case labels[engine.LabelInstance] != d.api.Instance():
+	case labels[engine.LabelInstance] != o.engine.Instance():
 	case m.Action == events.ActionCreate:
 		watcher.Appeared(labels[engine.LabelSandbox])
 	case m.Action != events.ActionDie:
@@ -119,8 +119,8 @@ func (d *Docker) deliver(m events.Message, watcher runtime.Watcher) {
 
 // commandEnd says how the sandbox's own command ended, "" where it has none or did not end: the container's exit code is that
 // of agbox-init.
-func (d *Docker) commandEnd(sandboxID string) string {
-	result, ended := d.Execs.ExecRecord(sandboxID, runtime.CommandID)
+func (o *Observer) commandEnd(sandboxID string) string {
+	result, ended := o.execs.ExecRecord(sandboxID, runtime.CommandID)
 	switch {
 	case !ended:
 		return ""
@@ -131,9 +131,9 @@ func (d *Docker) commandEnd(sandboxID string) string {
 }
 
 // noteEvent has the end of a container, and a change of a service's health, recorded in the sandbox's operation log.
-func (d *Docker) noteEvent(m events.Message, notes chan<- note) {
+func (o *Observer) noteEvent(m events.Message, notes chan<- note) {
 	labels := m.Actor.Attributes
-	if m.Type != events.ContainerEventType || !d.api.Ours(labels, labels["image"]) {
+	if m.Type != events.ContainerEventType || !o.engine.Ours(labels, labels["image"]) {
 		return
 	}
 	var text string
@@ -152,6 +152,6 @@ func (d *Docker) noteEvent(m events.Message, notes chan<- note) {
 	select {
 	case notes <- n:
 	default:
-		d.log.Warn("a line is missing in a sandbox's operation log: the disk is too slow", "sandbox_id", labels[engine.LabelSandbox], "line", text)
+		o.log.Warn("a line is missing in a sandbox's operation log: the disk is too slow", "sandbox_id", labels[engine.LabelSandbox], "line", text)
 	}
 }

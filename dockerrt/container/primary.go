@@ -1,4 +1,4 @@
-package dockerrt
+package container
 
 import (
 	"context"
@@ -26,10 +26,11 @@ import (
 // initLogSize bounds what agbox-init may say on stderr; it is silent unless it cannot start.
 const initLogSize = "1m"
 
-func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image image.InspectResponse) (err error) {
-	ctx, cancel := d.api.Write(ctx)
+// CreatePrimary makes the container, which then waits for StartPrimary.
+func (cs *Containers) CreatePrimary(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, image image.InspectResponse) (err error) {
+	ctx, cancel := cs.engine.Write(ctx)
 	defer cancel()
-	config, host := d.primaryConfig(sandboxID, spec, image)
+	config, host := cs.primaryConfig(sandboxID, spec, image)
 	mounts, err := json.Marshal(spec.Mounts)
 	if err != nil {
 		return err
@@ -37,15 +38,15 @@ func (d *Docker) createPrimary(ctx context.Context, sandboxID string, spec *agbo
 	config.Labels[engine.LabelMounts] = string(mounts)
 	name := engine.PrimaryName(sandboxID)
 	defer oplog.Step(ctx, "made", "container %s", name)(&err)
-	made, err := d.api.ContainerCreate(ctx, config, host, &dockernetwork.NetworkingConfig{}, nil, name)
+	made, err := cs.engine.ContainerCreate(ctx, config, host, &dockernetwork.NetworkingConfig{}, nil, name)
 	if err != nil {
-		return explained(fmt.Errorf("cannot create container %s: %w", name, err))
+		return Explained(fmt.Errorf("cannot create container %s: %w", name, err))
 	}
-	d.api.SetPrimary(sandboxID, made.ID)
+	cs.engine.SetPrimary(sandboxID, made.ID)
 	return nil
 }
 
-func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image image.InspectResponse) (*container.Config, *container.HostConfig) {
+func (cs *Containers) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image image.InspectResponse) (*container.Config, *container.HostConfig) {
 	var imageUser string
 	var entrypoint []string
 	if image.Config != nil {
@@ -57,15 +58,15 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	}
 	command := []string{layout.InitTarget,
 		"--socket=" + layout.InitSocket, "--workdir=" + directory,
-		"--image-user=" + imageUser, "--stop-grace=" + d.config.StopGrace.String()}
+		"--image-user=" + imageUser, "--stop-grace=" + cs.config.StopGrace.String()}
 	if spec.User != "" {
 		command = append(command, "--user="+spec.User)
 	}
-	if d.config.MaxOutput > 0 {
-		command = append(command, "--max-output="+strconv.FormatUint(d.config.MaxOutput, 10))
+	if cs.config.MaxOutput > 0 {
+		command = append(command, "--max-output="+strconv.FormatUint(cs.config.MaxOutput, 10))
 	}
-	if d.config.DiskHeadroom > 0 {
-		command = append(command, "--disk-headroom="+strconv.FormatUint(d.config.DiskHeadroom, 10))
+	if cs.config.DiskHeadroom > 0 {
+		command = append(command, "--disk-headroom="+strconv.FormatUint(cs.config.DiskHeadroom, 10))
 	}
 	if ownWorkspace(spec) || inMemory(spec, layout.Workdir) {
 		command = append(command, "--own-workspace")
@@ -80,25 +81,25 @@ func (d *Docker) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, image
 	config := &container.Config{
 		Image:        image.ID,
 		User:         "0:0", // agbox-init drops to the right user for each command
-		Env:          d.environment(spec.Envs),
+		Env:          cs.Environment(spec.Envs),
 		WorkingDir:   engineWorkdir(spec, directory),
 		Hostname:     spec.Hostname,
 		Entrypoint:   append(command, "--"),
 		Cmd:          slices.Concat(entrypoint, spec.Command),
 		ExposedPorts: exposed,
-		Labels:       d.api.ContainerLabels(sandboxID, engine.ComponentPrimary, "", spec.Labels, image),
+		Labels:       cs.engine.ContainerLabels(sandboxID, engine.ComponentPrimary, "", spec.Labels, image),
 		StopSignal:   "SIGTERM",
 		// The image's own would run in here as root, on the engine's clock.
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
-	host := confine(spec)
+	host := Confine(spec)
 	host.Runtime = spec.Runtime
 	host.NetworkMode = "none"
 	if network.Networked(spec) {
 		host.NetworkMode = container.NetworkMode(engine.NetworkName(sandboxID))
 	}
-	host.DNS = d.networks.NameServers(spec.Network)
-	host.Mounts = d.primaryMounts(sandboxID, spec)
+	host.DNS = cs.networks.NameServers(spec.Network)
+	host.Mounts = cs.primaryMounts(sandboxID, spec)
 	host.LogConfig = container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": initLogSize}}
 	host.PortBindings = bindings
 	host.DeviceRequests = devices(spec.Gpus)
@@ -122,27 +123,28 @@ func engineWorkdir(spec *agboxv1.CreateSpec, directory string) string {
 	return directory
 }
 
-func (d *Docker) environment(envs map[string]string) []string {
-	return append(engine.Environ(envs), "HOST_UID="+strconv.Itoa(d.config.UID), "HOST_GID="+strconv.Itoa(d.config.GID))
+// Environment is what the sandbox's processes get of variables: the spec's, and the owner of this host's files.
+func (cs *Containers) Environment(envs map[string]string) []string {
+	return append(engine.Environ(envs), "HOST_UID="+strconv.Itoa(cs.config.UID), "HOST_GID="+strconv.Itoa(cs.config.GID))
 }
 
-func (d *Docker) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []dockermount.Mount {
+func (cs *Containers) primaryMounts(sandboxID string, spec *agboxv1.CreateSpec) []dockermount.Mount {
 	bind := func(source, target string, readOnly bool) dockermount.Mount {
 		return dockermount.Mount{Type: dockermount.TypeBind, Source: source, Target: target, ReadOnly: readOnly}
 	}
 	mounts := []dockermount.Mount{
-		bind(d.guest, layout.GuestHome, true),
-		bind(d.layout.Run(sandboxID), layout.RunTarget, true),
+		bind(cs.config.Guest, layout.GuestHome, true),
+		bind(cs.layout.Run(sandboxID), layout.RunTarget, true),
 		// Read-only: agbox-init writes through descriptors that it was given, and nobody else may.
-		bind(d.layout.Logs(sandboxID), layout.LogTarget, true),
+		bind(cs.layout.Logs(sandboxID), layout.LogTarget, true),
 	}
-	if d.layout.Relayed(sandboxID) {
+	if cs.layout.Relayed(sandboxID) {
 		mounts = nil
 		for _, target := range []string{layout.GuestHome, layout.LogTarget} {
 			mounts = append(mounts, dockermount.Mount{Type: dockermount.TypeVolume, Target: target, VolumeOptions: &dockermount.VolumeOptions{NoCopy: true}})
 		}
 	}
-	mounts = append(mounts, d.mounts.List(sandboxID, spec)...)
+	mounts = append(mounts, cs.mounts.List(sandboxID, spec)...)
 	if ownWorkspace(spec) {
 		mounts = append(mounts, dockermount.Mount{Type: dockermount.TypeVolume, Target: layout.Workdir})
 	}
@@ -174,12 +176,12 @@ func published(ports []*agboxv1.PortSpec) (nat.PortSet, nat.PortMap) {
 	return exposed, bindings
 }
 
-// publishedPorts returns where the engine has published the primary's ports.
-func (d *Docker) publishedPorts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) ([]*agboxv1.PublishedPort, error) {
+// PublishedPorts returns where the engine has published the primary's ports.
+func (cs *Containers) PublishedPorts(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec) ([]*agboxv1.PublishedPort, error) {
 	if len(spec.Ports) == 0 {
 		return nil, nil
 	}
-	found, err := d.api.InspectPrimary(ctx, sandboxID)
+	found, err := cs.engine.InspectPrimary(ctx, sandboxID)
 	if err != nil {
 		return nil, err
 	}
@@ -198,25 +200,25 @@ func (d *Docker) publishedPorts(ctx context.Context, sandboxID string, spec *agb
 	return list, nil
 }
 
-// removeContainers removes every container of the sandbox by force.
-func (d *Docker) removeContainers(ctx context.Context, sandboxID string) error {
-	containers, err := d.api.Containers(ctx, sandboxID, true)
+// RemoveContainers removes every container of the sandbox by force.
+func (cs *Containers) RemoveContainers(ctx context.Context, sandboxID string) error {
+	containers, err := cs.engine.Containers(ctx, sandboxID, true)
 	if err != nil {
 		return err
 	}
 	for _, c := range containers {
-		if err := d.removeContainer(ctx, c); err != nil {
+		if err := cs.removeContainer(ctx, c); err != nil {
 			return err
 		}
 	}
-	d.api.SetPrimary(sandboxID, "")
+	cs.engine.SetPrimary(sandboxID, "")
 	return nil
 }
 
-func (d *Docker) removeContainer(ctx context.Context, c container.Summary) (err error) {
+func (cs *Containers) removeContainer(ctx context.Context, c container.Summary) (err error) {
 	name := strings.TrimPrefix(c.Names[0], "/")
 	defer oplog.Step(ctx, "removed", "container %s", name)(&err)
-	err = d.api.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+	err = cs.engine.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
 	if err != nil && !engine.IsNotFound(err) && !engine.RemovalInProgress(err) {
 		return fmt.Errorf("cannot remove container %s: %w", name, err)
 	}

@@ -1,4 +1,4 @@
-package dockerrt
+package service
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 // until its container ends. With tail it begins so many bytes of both before the end that there is now. found is false
 // for a service that has no container. A send that waits holds back the engine; its error, or the end of ctx, ends the
 // reading. Docker keeps the last 20 to 30 MB of a service's output.
-func (d *Docker) ServiceLog(ctx context.Context, sandboxID, service string, tail *uint64, follow bool, send func(stream string, data []byte) error) (found bool, err error) {
-	made, err := d.serviceContainer(ctx, sandboxID, service)
+func (ss *Services) ServiceLog(ctx context.Context, sandboxID, service string, tail *uint64, follow bool, send func(stream string, data []byte) error) (found bool, err error) {
+	made, err := ss.serviceContainer(ctx, sandboxID, service)
 	if errors.Is(err, engine.ErrMissing) {
 		return false, nil
 	} else if err != nil {
@@ -25,7 +25,7 @@ func (d *Docker) ServiceLog(ctx context.Context, sandboxID, service string, tail
 	var skip uint64
 	if tail != nil { // Docker counts lines: to go back by bytes, all have to be counted
 		var size uint64
-		err := d.serviceOutput(ctx, made.ID, false, func(_ string, data []byte) error {
+		err := ss.serviceOutput(ctx, made.ID, false, func(_ string, data []byte) error {
 			size += uint64(len(data))
 			return nil
 		})
@@ -34,7 +34,7 @@ func (d *Docker) ServiceLog(ctx context.Context, sandboxID, service string, tail
 		}
 		skip = size - min(*tail, size)
 	}
-	return true, engine.Unreachable(d.serviceOutput(ctx, made.ID, follow, func(stream string, data []byte) error {
+	return true, engine.Unreachable(ss.serviceOutput(ctx, made.ID, follow, func(stream string, data []byte) error {
 		n := min(skip, uint64(len(data)))
 		skip -= n
 		if data = data[n:]; len(data) == 0 {
@@ -45,10 +45,10 @@ func (d *Docker) ServiceLog(ctx context.Context, sandboxID, service string, tail
 }
 
 // serviceOutput passes on a container's output; pieces hold what one of its writes did, 16 KiB at most.
-func (d *Docker) serviceOutput(ctx context.Context, containerID string, follow bool, pass func(stream string, data []byte) error) error {
+func (ss *Services) serviceOutput(ctx context.Context, containerID string, follow bool, pass func(stream string, data []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx) // the connection ends with the reading
 	defer cancel()
-	body, err := d.api.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Follow: follow})
+	body, err := ss.engine.ContainerLogs(ctx, containerID, container.LogsOptions{ShowStdout: true, ShowStderr: true, Follow: follow})
 	if err != nil {
 		return fmt.Errorf("cannot read its output: %w", err)
 	}

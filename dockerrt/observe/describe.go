@@ -1,4 +1,4 @@
-package dockerrt
+package observe
 
 import (
 	"cmp"
@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
+	dockercontainer "github.com/docker/docker/api/types/container"
 	dockernetwork "github.com/docker/docker/api/types/network"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/container"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/layout"
 	"github.com/agbox-dev/agbox/dockerrt/network"
@@ -24,16 +25,16 @@ import (
 
 // Describe implements runtime.Runtime. What a container does not tell is left out: deadlines, a lease, hooks, copies, and which
 // services the sandbox cannot be without.
-func (d *Docker) Describe(ctx context.Context, sandboxID string) (_ runtime.Found, err error) {
+func (o *Observer) Describe(ctx context.Context, sandboxID string) (_ runtime.Found, err error) {
 	defer engine.Mark(&err)
-	ctx, cancel := d.api.Read(ctx)
+	ctx, cancel := o.engine.Read(ctx)
 	defer cancel()
-	found := runtime.Found{Spec: &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)}, CreatedAt: d.layout.Since(sandboxID)}
-	containers, err := d.api.Containers(ctx, sandboxID, true)
+	found := runtime.Found{Spec: &agboxv1.CreateSpec{IdleTtl: durationpb.New(0)}, CreatedAt: o.layout.Since(sandboxID)}
+	containers, err := o.engine.Containers(ctx, sandboxID, true)
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: %w", err)
 	}
-	networks, err := d.api.NetworkList(ctx, dockernetwork.ListOptions{Filters: d.api.Mine(sandboxID)})
+	networks, err := o.engine.NetworkList(ctx, dockernetwork.ListOptions{Filters: o.engine.Mine(sandboxID)})
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: cannot list networks: %w", err)
 	}
@@ -47,19 +48,19 @@ func (d *Docker) Describe(ctx context.Context, sandboxID string) (_ runtime.Foun
 	}
 	primary := false
 	for _, c := range containers {
-		inspected, err := d.api.ContainerInspect(ctx, c.ID)
+		inspected, err := o.engine.ContainerInspect(ctx, c.ID)
 		if err != nil {
 			return found, fmt.Errorf("dockerrt: cannot inspect %s: %w", c.ID, err)
 		}
 		switch {
 		case c.Labels[engine.LabelComponent] == engine.ComponentPrimary:
 			primary = true
-			if err := d.describePrimary(ctx, sandboxID, inspected, &found); err != nil {
+			if err := o.describePrimary(ctx, sandboxID, inspected, &found); err != nil {
 				return found, err
 			}
 		case c.Labels[engine.LabelService] != "":
 			found.Spec.OptionalServices = append(found.Spec.OptionalServices, &agboxv1.ServiceSpec{
-				Name: c.Labels[engine.LabelService], Image: d.imageName(ctx, inspected.Image), User: inspected.Config.User,
+				Name: c.Labels[engine.LabelService], Image: o.imageName(ctx, inspected.Image), User: inspected.Config.User,
 			})
 		}
 	}
@@ -71,7 +72,7 @@ func (d *Docker) Describe(ctx context.Context, sandboxID string) (_ runtime.Foun
 	return found, nil
 }
 
-func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c container.InspectResponse, found *runtime.Found) (err error) {
+func (o *Observer) describePrimary(ctx context.Context, sandboxID string, c dockercontainer.InspectResponse, found *runtime.Found) (err error) {
 	found.Phase = agboxv1.SandboxState_SANDBOX_STATE_STOPPED
 	switch {
 	case c.State.Paused:
@@ -83,11 +84,11 @@ func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c contai
 		found.CreatedAt = at
 	}
 	spec, host := found.Spec, c.HostConfig
-	spec.Image = d.imageName(ctx, c.Image)
-	if image, err := d.api.ImageInspect(ctx, c.Image); err == nil && image.Config != nil {
-		spec.Envs = d.envsOf(c.Config.Env, image.Config.Env)
+	spec.Image = o.imageName(ctx, c.Image)
+	if image, err := o.engine.ImageInspect(ctx, c.Image); err == nil && image.Config != nil {
+		spec.Envs = o.envsOf(c.Config.Env, image.Config.Env)
 	} else {
-		spec.Envs = d.envsOf(c.Config.Env, nil)
+		spec.Envs = o.envsOf(c.Config.Env, nil)
 	}
 	spec.Labels = map[string]string{}
 	for key, value := range c.Config.Labels {
@@ -112,13 +113,13 @@ func (d *Docker) describePrimary(ctx context.Context, sandboxID string, c contai
 	}
 	slices.SortFunc(spec.Ports, func(a, b *agboxv1.PortSpec) int { return cmp.Compare(a.ContainerPort, b.ContainerPort) })
 	if found.Phase != agboxv1.SandboxState_SANDBOX_STATE_STOPPED {
-		found.Ports, err = d.publishedPorts(ctx, sandboxID, spec)
+		found.Ports, err = o.containers.PublishedPorts(ctx, sandboxID, spec)
 	}
 	return err
 }
 
 // describeInit reads what agbox-init was told.
-func describeInit(spec *agboxv1.CreateSpec, config *container.Config) {
+func describeInit(spec *agboxv1.CreateSpec, config *dockercontainer.Config) {
 	if config.WorkingDir != layout.Workdir {
 		spec.WorkingDir = config.WorkingDir
 	}
@@ -137,9 +138,9 @@ func describeInit(spec *agboxv1.CreateSpec, config *container.Config) {
 	}
 }
 
-func describeLimits(spec *agboxv1.CreateSpec, host *container.HostConfig) {
+func describeLimits(spec *agboxv1.CreateSpec, host *dockercontainer.HostConfig) {
 	spec.CpuLimit, spec.MemoryLimit = float64(host.NanoCPUs)/1e9, host.Memory
-	if host.PidsLimit != nil && *host.PidsLimit != pidsLimit {
+	if host.PidsLimit != nil && *host.PidsLimit != container.PidsLimit {
 		spec.PidsLimit = *host.PidsLimit
 	}
 	if host.ShmSize != engineShm {
@@ -174,10 +175,10 @@ func describeLimits(spec *agboxv1.CreateSpec, host *container.HostConfig) {
 const engineShm = 64 << 20
 
 // envsOf is what the spec has added to the image's own environment.
-func (d *Docker) envsOf(all, images []string) map[string]string {
+func (o *Observer) envsOf(all, images []string) map[string]string {
 	envs := map[string]string{}
 	for _, entry := range all {
-		if slices.Contains(images, entry) || slices.Contains(d.environment(nil), entry) {
+		if slices.Contains(images, entry) || slices.Contains(o.containers.Environment(nil), entry) {
 			continue
 		}
 		name, value, _ := strings.Cut(entry, "=")
@@ -187,8 +188,8 @@ func (d *Docker) envsOf(all, images []string) map[string]string {
 }
 
 // imageName is a name of the image that a person knows, where it still has one.
-func (d *Docker) imageName(ctx context.Context, id string) string {
-	if found, err := d.api.ImageInspect(ctx, id); err == nil && len(found.RepoTags) > 0 {
+func (o *Observer) imageName(ctx context.Context, id string) string {
+	if found, err := o.engine.ImageInspect(ctx, id); err == nil && len(found.RepoTags) > 0 {
 		return found.RepoTags[0]
 	}
 	return id

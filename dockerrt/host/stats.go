@@ -1,4 +1,4 @@
-package dockerrt
+package host
 
 import (
 	"cmp"
@@ -23,11 +23,11 @@ const statsAtOnce = 4
 
 // Stats implements runtime.Runtime.
 // Stats implements runtime.Host.
-func (d *Docker) Stats(ctx context.Context, sandboxID string) (_ []*agboxv1.ContainerStats, err error) {
+func (h *Host) Stats(ctx context.Context, sandboxID string) (_ []*agboxv1.ContainerStats, err error) {
 	defer engine.Mark(&err)
-	ctx, cancel := d.api.Read(ctx)
+	ctx, cancel := h.engine.Read(ctx)
 	defer cancel()
-	containers, err := d.api.Containers(ctx, sandboxID, false) // those that run, or are paused
+	containers, err := h.engine.Containers(ctx, sandboxID, false) // those that run, or are paused
 	if err != nil {
 		return nil, fmt.Errorf("dockerrt: %w", err)
 	}
@@ -39,7 +39,7 @@ func (d *Docker) Stats(ctx context.Context, sandboxID string) (_ []*agboxv1.Cont
 	group.SetLimit(statsAtOnce)
 	for i, c := range containers {
 		group.Go(func() error {
-			read, err := d.oneShot(ctx, c.ID)
+			read, err := h.oneShot(ctx, c.ID)
 			if engine.IsNotFound(err) {
 				return nil // it ended meanwhile
 			} else if err != nil {
@@ -55,8 +55,8 @@ func (d *Docker) Stats(ctx context.Context, sandboxID string) (_ []*agboxv1.Cont
 	return slices.DeleteFunc(stats, func(s *agboxv1.ContainerStats) bool { return s == nil }), err
 }
 
-func (d *Docker) oneShot(ctx context.Context, containerID string) (stats container.StatsResponse, err error) {
-	response, err := d.api.ContainerStatsOneShot(ctx, containerID)
+func (h *Host) oneShot(ctx context.Context, containerID string) (stats container.StatsResponse, err error) {
+	response, err := h.engine.ContainerStatsOneShot(ctx, containerID)
 	if err != nil {
 		return stats, err
 	}

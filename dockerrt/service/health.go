@@ -1,4 +1,4 @@
-package dockerrt
+package service
 
 import (
 	"context"
@@ -7,10 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/docker/docker/api/types/container"
+	dockercontainer "github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
 
+	"github.com/agbox-dev/agbox/dockerrt/container"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -52,36 +53,36 @@ func checked(service *agboxv1.ServiceSpec) bool {
 
 // awaitHealthy returns once the service, which was started, is healthy; one without a healthcheck only has to run. It
 // fails with what the check and the service said last.
-func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) (err error) {
+func (ss *Services) awaitHealthy(ctx context.Context, sandboxID string, service *agboxv1.ServiceSpec) (err error) {
 	wanted := "healthy"
 	if !checked(service) {
 		wanted = "running"
 	}
 	defer oplog.Step(ctx, wanted, "service %s", service.Name)(&err)
-	found, err := d.serviceContainer(ctx, sandboxID, service.Name)
+	found, err := ss.serviceContainer(ctx, sandboxID, service.Name)
 	if err != nil {
 		return err
 	}
 	bound := patience(service.Healthcheck)
 	waiting, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	messages, broken := d.api.Events(waiting, events.ListOptions{Filters: filters.NewArgs(
+	messages, broken := ss.engine.Events(waiting, events.ListOptions{Filters: filters.NewArgs(
 		filters.Arg("container", found.ID),
 		filters.Arg("event", string(events.ActionHealthStatus)), filters.Arg("event", string(events.ActionDie)),
 	)})
-	var seen *container.HealthcheckResult
+	var seen *dockercontainer.HealthcheckResult
 	for {
-		state, err := d.healthOf(ctx, found.ID)
+		state, err := ss.healthOf(ctx, found.ID)
 		seen = tellChecks(ctx, service.Name, state, seen)
 		switch {
 		case err != nil:
 			return err
 		case !state.Running:
-			return engine.Coded(codeServiceExited, "it %s%s", ended(state), d.lastWords(ctx, found.ID, state))
-		case !checked(service) || state.Health != nil && state.Health.Status == container.Healthy:
+			return engine.Coded(codeServiceExited, "it %s%s", container.Ended(state), ss.lastWords(ctx, found.ID, state))
+		case !checked(service) || state.Health != nil && state.Health.Status == dockercontainer.Healthy:
 			return nil
-		case state.Health != nil && state.Health.Status == container.Unhealthy:
-			return engine.Coded(codeServiceUnhealthy, "it is unhealthy after %d checks%s", state.Health.FailingStreak, d.lastWords(ctx, found.ID, state))
+		case state.Health != nil && state.Health.Status == dockercontainer.Unhealthy:
+			return engine.Coded(codeServiceUnhealthy, "it is unhealthy after %d checks%s", state.Health.FailingStreak, ss.lastWords(ctx, found.ID, state))
 		}
 		select {
 		case <-messages:
@@ -90,17 +91,17 @@ func (d *Docker) awaitHealthy(ctx context.Context, sandboxID string, service *ag
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case errors.Is(err, context.DeadlineExceeded):
-				return engine.Coded(codeServiceUnhealthy, "it was not healthy within %s%s", bound, d.lastWords(ctx, found.ID, state))
+				return engine.Coded(codeServiceUnhealthy, "it was not healthy within %s%s", bound, ss.lastWords(ctx, found.ID, state))
 			}
 			return fmt.Errorf("cannot follow its health: %w", err)
 		}
 	}
 }
 
-func (d *Docker) healthOf(ctx context.Context, containerID string) (*container.State, error) {
-	ctx, cancel := d.api.Read(ctx)
+func (ss *Services) healthOf(ctx context.Context, containerID string) (*dockercontainer.State, error) {
+	ctx, cancel := ss.engine.Read(ctx)
 	defer cancel()
-	found, err := d.api.ContainerInspect(ctx, containerID)
+	found, err := ss.engine.ContainerInspect(ctx, containerID)
 	if err != nil {
 		return nil, fmt.Errorf("cannot inspect its container: %w", err)
 	}
@@ -109,7 +110,7 @@ func (d *Docker) healthOf(ctx context.Context, containerID string) (*container.S
 
 // tellChecks tells of the checks since the one that was seen last, where they differ from the one before, and returns
 // the last one. Docker keeps five.
-func tellChecks(ctx context.Context, service string, state *container.State, seen *container.HealthcheckResult) *container.HealthcheckResult {
+func tellChecks(ctx context.Context, service string, state *dockercontainer.State, seen *dockercontainer.HealthcheckResult) *dockercontainer.HealthcheckResult {
 	if state == nil || state.Health == nil {
 		return seen
 	}
@@ -127,19 +128,19 @@ func tellChecks(ctx context.Context, service string, state *container.State, see
 }
 
 // lastWords is what the healthcheck and the service said last, for an error message.
-func (d *Docker) lastWords(ctx context.Context, containerID string, state *container.State) string {
+func (ss *Services) lastWords(ctx context.Context, containerID string, state *dockercontainer.State) string {
 	var text strings.Builder
 	if state.Health != nil && len(state.Health.Log) > 0 {
 		last := state.Health.Log[len(state.Health.Log)-1]
 		fmt.Fprintf(&text, "; the last check ended with %d: %s", last.ExitCode, engine.Quote(last.Output))
 	}
-	fmt.Fprintf(&text, "; the end of its log: %s", d.api.Tail(ctx, containerID, previousEnd(state)))
+	fmt.Fprintf(&text, "; the end of its log: %s", ss.engine.Tail(ctx, containerID, previousEnd(state)))
 	return text.String()
 }
 
 // previousEnd is when the life before this one of a container that runs ended, "" where there was none. When a life began, Docker
 // tells only after its first words.
-func previousEnd(state *container.State) string {
+func previousEnd(state *dockercontainer.State) string {
 	if at, err := time.Parse(time.RFC3339Nano, state.FinishedAt); err != nil || !state.Running || at.Year() <= 1 {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package dockerrt
+package host
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package dockerrt
+package container
 
 import (
 	"fmt"
@@ -16,8 +16,8 @@ import (
 // droppedCapabilities are those of Docker's default set that let a sandbox forge packets or make device nodes.
 var droppedCapabilities = []string{"NET_RAW", "MKNOD"}
 
-// pidsLimit is what a container gets that names none: enough for a parallel build, and a fork bomb ends there.
-const pidsLimit = 4096
+// PidsLimit is what a container gets that names none: enough for a parallel build, and a fork bomb ends there.
+const PidsLimit = 4096
 
 // limited is what a spec says of a container, be it the primary's or a service's.
 type limited interface {
@@ -30,9 +30,9 @@ type limited interface {
 	GetCapAdd() []string
 }
 
-// confine is what every container of ours has in common, with the spec's own limits.
-func confine(l limited) *container.HostConfig {
-	pids := int64(pidsLimit)
+// Confine is what every container of ours has in common, with the spec's own limits.
+func Confine(l limited) *container.HostConfig {
+	pids := int64(PidsLimit)
 	if l.GetPidsLimit() > 0 {
 		pids = l.GetPidsLimit()
 	}
@@ -84,8 +84,8 @@ func devices(gpus string) []container.DeviceRequest {
 	return []container.DeviceRequest{request}
 }
 
-// explained says what a person can do about a container that the engine cannot make as asked for.
-func explained(err error) error {
+// Explained says what a person can do about a container that the engine cannot make as asked for.
+func Explained(err error) error {
 	switch text := err.Error(); {
 	case strings.Contains(text, "storage-opt"):
 		return engine.Coded("DISK_LIMIT_UNSUPPORTED", "%w: this engine's storage cannot limit a container's disk: leave disk_limit out, "+
