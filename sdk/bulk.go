@@ -5,8 +5,9 @@ import (
 	"errors"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Selection is which sandboxes a call on many is about: those that carry all of the labels and are in one of the

@@ -4,45 +4,24 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"iter"
-	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/apply"
 )
 
 // Kinds of changes.
 const (
-	ChangeAdded   = "added"
-	ChangeChanged = "changed"
-	ChangeRemoved = "removed"
+	ChangeAdded   = apply.Added
+	ChangeChanged = apply.Changed
+	ChangeRemoved = apply.Removed
 )
 
 // ChangedMount is a copy-on-write mount: what the sandbox has at Target began as Source on the daemon's host.
-type ChangedMount struct {
-	Target, Source string
-	// ListedAt is when the daemon began to look, by its host's clock.
-	ListedAt time.Time
-}
+type ChangedMount = apply.Mount
 
 // Change is one difference between what the host has and what the sandbox has in a copy-on-write mount.
-type Change struct {
-	Mount *ChangedMount
-	// Path is below the mount, any bytes but NUL; "." is the mount itself.
-	Path string
-	Kind string // ChangeAdded, …
-	// Type is what the sandbox has, or the host has of what was removed: FileRegular, FileDirectory, FileSymlink, "fifo",
-	// "socket" or "device"; OldType is what the host has where that is something else.
-	Type, OldType string
-	Size          uint64
-	Mode          fs.FileMode // permissions, setuid, setgid and sticky; no type
-	ModifiedAt    time.Time
-	LinkTarget    string
-	// Conflict: the host's file was changed since the sandbox was made.
-	Conflict bool
-	// Problem says why a change that is none of a removal cannot be taken.
-	Problem string
-}
+type Change = apply.Change
 
 // ChangesOption changes what Changes lists.
 type ChangesOption func(*changesOptions)

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // ExecState is where an exec is in its life.

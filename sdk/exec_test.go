@@ -5,10 +5,11 @@ import (
 	"errors"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/sdk/sdktest"
-	"google.golang.org/protobuf/proto"
 )
 
 func sh(script string) []string { return []string{"sh", "-c", script} }

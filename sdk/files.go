@@ -7,15 +7,16 @@ import (
 	"time"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk/apply"
 	"github.com/agbox-dev/agbox/sdk/raw"
 )
 
 // Kinds of files in a sandbox.
 const (
-	FileRegular   = "file"
-	FileDirectory = "directory"
-	FileSymlink   = "symlink"
-	FileOther     = "other"
+	FileRegular   = apply.Regular
+	FileDirectory = apply.Directory
+	FileSymlink   = apply.Symlink
+	FileOther     = apply.Other
 )
 
 // File is a file of a sandbox as it was when the daemon looked. What is not UTF-8 in its names is shown as U+FFFD.

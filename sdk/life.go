@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // Pause freezes every process of a READY sandbox and waits until it is PAUSED. *TransitionError: it could not be frozen, and goes on.

@@ -8,8 +8,9 @@ import (
 	"iter"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/protobuf/proto"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // LogOption changes what ReadLog and LogChunks read.

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // State is where a sandbox is in its life.

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/sdk"
-	"github.com/agbox-dev/agbox/sdk/sdktest"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
+	"github.com/agbox-dev/agbox/sdk/sdktest"
 )
 
 func TestMain(m *testing.M) {

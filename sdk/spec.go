@@ -3,8 +3,9 @@ package sdk
 import (
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // NeverIdle as a Spec's IdleTTL: the sandbox is never stopped for being idle.

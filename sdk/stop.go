@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // StopOption changes one Stop or StopSandboxes. A WaitOption is one as well.

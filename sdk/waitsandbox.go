@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // WaitSandbox waits until the sandbox is in one of the states; with none given, until it has no operation in progress.

@@ -6,9 +6,10 @@ import (
 	"iter"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
-	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // SandboxStats is one reading of what a sandbox uses: of the primary first, then of each service that runs.

@@ -14,8 +14,10 @@ const module = "github.com/agbox-dev/agbox/"
 var rooms = map[string]string{
 	// What people use knows the daemon's wire and nothing else of it.
 	"cmd/agbox": "sdk sdk/raw proto/... text",
-	"sdk":       "sdk/raw proto/...",
+	"sdk":       "sdk/raw sdk/apply sdk/pack proto/...",
 	"sdk/raw":   "proto/...",
+	"sdk/apply": "",
+	"sdk/pack":  "",
 
 	// The daemon: each asks those after it.
 	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",

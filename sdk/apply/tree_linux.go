@@ -1,4 +1,4 @@
-package sdk
+package apply
 
 import (
 	"archive/tar"
@@ -33,7 +33,7 @@ type hostTree struct {
 // maxHostDepth is how deep a directory is looked through before it is removed.
 const maxHostDepth = 256
 
-func openSource(mount *ChangedMount) (*hostTree, error) {
+func openSource(mount *Mount) (*hostTree, error) {
 	t := &hostTree{listedAt: mount.ListedAt, asRoot: os.Geteuid() == 0, written: map[string]bool{}}
 	source := mount.Source
 	var st unix.Stat_t
@@ -82,20 +82,20 @@ func (s spot) stat() (*unix.Stat_t, error) {
 }
 
 // moved says that the host's file is not what it was when the changes were listed, "" when it is.
-func (t *hostTree) moved(at spot, c *Change, options applyOptions) (reason string, was *unix.Stat_t, err error) {
+func (t *hostTree) moved(at spot, c *Change, options Options) (reason string, was *unix.Stat_t, err error) {
 	was, err = at.stat()
 	switch {
 	case err != nil:
 		return "", nil, err
-	case was == nil && c.Kind == ChangeAdded:
+	case was == nil && c.Kind == Added:
 		return "", nil, nil
-	case was == nil && c.Kind == ChangeRemoved: // it is as it should be
+	case was == nil && c.Kind == Removed: // it is as it should be
 		return "", nil, nil
-	case options.overwrite:
+	case options.Overwrite:
 		return "", was, nil
 	case was == nil:
 		return "the host has it no longer", nil, nil
-	case c.Kind == ChangeAdded:
+	case c.Kind == Added:
 		return "the host has it, too, since it was listed", was, nil
 	}
 	old := c.OldType
@@ -105,7 +105,7 @@ func (t *hostTree) moved(at spot, c *Change, options applyOptions) (reason strin
 	if kindOf(was) != old {
 		return "the host has made something else of it since it was listed", was, nil
 	}
-	newer, err := t.newer(at, was, c.Kind == ChangeChanged && old == FileDirectory && c.OldType == "", 0)
+	newer, err := t.newer(at, was, c.Kind == Changed && old == Directory && c.OldType == "", 0)
 	if newer {
 		return "the host changed it since it was listed", was, err
 	}
@@ -121,7 +121,7 @@ func (t *hostTree) newer(at spot, st *unix.Stat_t, self bool, depth int) (bool, 
 	if !time.Unix(st.Ctim.Unix()).Before(t.listedAt) {
 		return true, nil
 	}
-	if self || kindOf(st) != FileDirectory {
+	if self || kindOf(st) != Directory {
 		return false, nil
 	}
 	return t.within(at, depth, func(in spot) (bool, error) {
@@ -160,11 +160,11 @@ func (t *hostTree) within(at spot, depth int, do func(spot) (bool, error)) (bool
 func kindOf(st *unix.Stat_t) string {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		return FileRegular
+		return Regular
 	case unix.S_IFDIR:
-		return FileDirectory
+		return Directory
 	case unix.S_IFLNK:
-		return FileSymlink
+		return Symlink
 	case unix.S_IFIFO:
 		return "fifo"
 	case unix.S_IFSOCK:
@@ -174,7 +174,7 @@ func kindOf(st *unix.Stat_t) string {
 }
 
 // write makes one change of the tar stream, or says why it is left.
-func (t *hostTree) write(c *Change, header *tar.Header, content io.Reader, options applyOptions) (left string, err error) {
+func (t *hostTree) write(c *Change, header *tar.Header, content io.Reader, options Options) (left string, err error) {
 	at, err := t.spot(c.Path)
 	if err != nil {
 		return "", err
@@ -184,7 +184,7 @@ func (t *hostTree) write(c *Change, header *tar.Header, content io.Reader, optio
 	if left != "" || err != nil {
 		return left, err
 	}
-	if c.Type == FileDirectory {
+	if c.Type == Directory {
 		return t.makeDirectory(at, c, was)
 	}
 	fresh := spot{at.directory, ".agbox-" + uuid.NewString()}
@@ -207,7 +207,7 @@ func (t *hostTree) write(c *Change, header *tar.Header, content io.Reader, optio
 	if left, was, err = t.moved(at, c, options); left != "" || err != nil {
 		return left, err
 	}
-	if was != nil && kindOf(was) == FileDirectory {
+	if was != nil && kindOf(was) == Directory {
 		if err := t.removeAll(at, 0); err != nil {
 			return "", err
 		}
@@ -221,7 +221,7 @@ func (t *hostTree) write(c *Change, header *tar.Header, content io.Reader, optio
 	if errors.Is(err, unix.EEXIST) {
 		return "the host has it, too, since it was listed", nil
 	}
-	if err == nil && c.Type == FileRegular {
+	if err == nil && c.Type == Regular {
 		t.written[c.Path] = true
 	}
 	return "", err
@@ -288,7 +288,7 @@ func (t *hostTree) link(to string, fresh spot) error {
 }
 
 func (t *hostTree) makeDirectory(at spot, c *Change, was *unix.Stat_t) (left string, err error) {
-	if was != nil && kindOf(was) != FileDirectory {
+	if was != nil && kindOf(was) != Directory {
 		if err := unix.Unlinkat(at.fd(), at.name, 0); err != nil {
 			return "", err
 		}
@@ -350,7 +350,7 @@ func (t *hostTree) permit(c *Change) error {
 }
 
 // remove removes what the sandbox removed, or says why it is left.
-func (t *hostTree) remove(c *Change, options applyOptions) (left string) {
+func (t *hostTree) remove(c *Change, options Options) (left string) {
 	at, err := t.spot(c.Path)
 	if errors.Is(err, unix.ENOENT) {
 		return ""

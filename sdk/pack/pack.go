@@ -1,7 +1,11 @@
-package sdk
+// Package pack turns local files into tar streams, and such streams into local files.
+package pack
 
 import (
 	"archive/tar"
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,6 +15,35 @@ import (
 	"strings"
 	"syscall"
 )
+
+// Tar has send read a tar stream of a local file under the name, or of a directory with all that is in it where name is "". When all
+// was sent, it names what was left out, being neither file nor directory nor link.
+func Tar(local, name string, send func(io.Reader) error) error {
+	reader, writer := io.Pipe()
+	packed := make(chan struct{})
+	buffer := bufio.NewWriterSize(writer, 64<<10)
+	p := &packing{out: tar.NewWriter(buffer)}
+	go func() {
+		defer close(packed)
+		var err error
+		if name == "" {
+			err = p.tree(local)
+		} else {
+			err = p.file(local, name)
+		}
+		if err == nil {
+			err = errors.Join(p.out.Close(), buffer.Flush())
+		}
+		writer.CloseWithError(err)
+	}()
+	err := send(reader)
+	reader.CloseWithError(context.Canceled)
+	<-packed
+	if err == nil {
+		err = notCopied(p.others)
+	}
+	return err
+}
 
 // packing writes local files into a tar stream, by names of any bytes.
 type packing struct {
