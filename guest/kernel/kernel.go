@@ -17,7 +17,9 @@ func Warn(text string) { os.Stderr.WriteString("agbox-init: " + text + "\n") }
 // CloseAll closes descriptors; those below zero are none.
 func CloseAll(fds []int) {
 	for _, fd := range fds {
-		syscall.Close(fd)
+		if fd >= 0 {
+			syscall.Close(fd)
+		}
 	}
 }
 

@@ -12,22 +12,27 @@ import (
 func TestClockMovesDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sandbox{running: map[*execution]struct{}{}}
+		say := func(m protocol.Message) { s.receive(received{m: m}) }
 		begun := s.clock.now()
-		before := &execution{timeoutAt: begun.Add(time.Minute)}
-		s.running[before] = struct{}{}
 		timer := time.NewTimer(0)
 		<-timer.C
+		run := func(e *execution) {
+			s.running[e] = struct{}{}
+			s.due(e.deadline())
+		}
+		before := &execution{timeoutAt: begun.Add(time.Minute)}
+		run(before)
 		s.arm(timer)
 		time.Sleep(10 * time.Second)
-		s.clock.thaw() // it runs
+		say(&protocol.Thaw{}) // it runs
 		for range 2 {
-			s.clock.freeze()
+			say(&protocol.Freeze{})
 			s.arm(timer)
 			time.Sleep(time.Hour)
-			s.clock.freeze() // it stands still already
+			say(&protocol.Freeze{}) // it stands still already
 			s.arm(timer)
-			during := &execution{timeoutAt: s.clock.now().Add(time.Minute)}
-			s.running[during] = struct{}{}
+			run(&execution{timeoutAt: s.clock.now().Add(time.Minute)})
+			s.arm(timer)
 			time.Sleep(time.Hour)
 			select {
 			case <-timer.C:
@@ -37,7 +42,7 @@ func TestClockMovesDeadlines(t *testing.T) {
 			if since := s.clock.now().Sub(begun); since != 10*time.Second {
 				t.Fatal("went on by", since)
 			}
-			s.clock.thaw()
+			say(&protocol.Thaw{})
 		}
 		s.arm(timer)
 		thawed := time.Now()
@@ -46,10 +51,40 @@ func TestClockMovesDeadlines(t *testing.T) {
 			t.Fatal("first:", since)
 		}
 		delete(s.running, before)
+		s.wentOff()
 		s.arm(timer)
 		<-timer.C
 		if since := time.Since(thawed); since != time.Minute {
 			t.Fatal("second:", since)
+		}
+	})
+}
+
+// The timer is set anew only for what is due earlier than it goes off.
+func TestClockArmsForTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sandbox{running: map[*execution]struct{}{}}
+		timer := time.NewTimer(0)
+		<-timer.C
+		begun := time.Now()
+		for _, minutes := range []time.Duration{3, 5, 2, 4} {
+			e := &execution{timeoutAt: s.clock.now().Add(minutes * time.Minute)}
+			s.running[e] = struct{}{}
+			s.due(e.deadline())
+			s.arm(timer)
+		}
+		for minutes := time.Duration(2); minutes <= 5; minutes++ {
+			<-timer.C
+			if since := time.Since(begun); since != minutes*time.Minute {
+				t.Fatal(minutes, since)
+			}
+			for e := range s.running {
+				if !e.timeoutAt.After(s.clock.now()) {
+					delete(s.running, e)
+				}
+			}
+			s.wentOff()
+			s.arm(timer)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/agbox-dev/agbox/guest/account"
@@ -41,66 +42,76 @@ const reportSize = int(unsafe.Sizeof(report{}))
 // attempt is one fork of a launch, with all that the child needs, as the kernel takes it.
 type attempt struct {
 	*launch
+	of               *execution
 	argv, env, paths []*byte
 	dir              *byte
-	to               int   // descriptor that the child reports to
+	to               int   // descriptor that a child with memory of its own reports to, -1 for one that shares it
 	mine             []int // descriptors that are closed once the child has its own
 	// pid is the child's, or less than zero for the errno for which there is none. The kernel sets it before the child runs.
 	pid int32
+	// told is what a child that shares memory reports, before over is set: it has become its program or died.
+	told report
+	over atomic.Bool
 }
 
-// attempt gets l ready to be forked. What the child reports will come out of the descriptor, which does not block: a report, or, once the
-// program runs or the child has died, the end.
-func (l *launch) attempt(mine []int) (a *attempt, from int, err error) {
-	a = &attempt{launch: l, mine: mine}
+// attempt gets l ready to be forked.
+func (l *launch) attempt(of *execution, mine []int) (a *attempt, err error) {
+	a = &attempt{launch: l, of: of, mine: mine, to: -1}
 	if a.argv, err = syscall.SlicePtrFromStrings(l.argv); err != nil {
-		return nil, -1, err
+		return nil, err
 	}
 	if a.env, err = syscall.SlicePtrFromStrings(l.env); err != nil {
-		return nil, -1, err
+		return nil, err
 	}
 	if a.paths, err = syscall.SlicePtrFromStrings(l.paths); err != nil {
-		return nil, -1, err
+		return nil, err
 	}
 	a.paths = a.paths[:len(l.paths)]
-	if a.dir, err = syscall.BytePtrFromString(l.dir); err != nil {
-		return nil, -1, err
-	}
-	var ends [2]int
-	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
-		return nil, -1, err
-	}
-	a.to = ends[1]
-	return a, ends[0], nil
+	a.dir, err = syscall.BytePtrFromString(l.dir)
+	return a, err
 }
 
-// run makes the process that becomes the command, in a session, and so a process group, of its own. The child goes to its directory and opens
-// its program itself, and what lies in the sandbox can hold it up for as long as it likes (a lease, a file system that does not answer).
+// The process that becomes the command gets a session, and so a process group, of its own. It goes to its directory and opens its program
+// itself, and what lies in the sandbox can hold it up for as long as it likes (a lease, a file system that does not answer).
 //
 // A child that shares this process's memory until then takes a third of the time of one that gets a copy, and has the thread of the caller
 // wait for it: that is for the forkers. Neither is a syscall.ForkExec, which waits with a lock that every other start needs.
-func (a *attempt) run(shared bool) {
-	var errno syscall.Errno
-	if shared {
-		errno = a.share()
-	} else {
-		errno = a.clone(uintptr(syscall.SIGCHLD) | parentSetTid)
-		afterFork()
+
+// share forks with memory in common, and returns once the program runs, or does not.
+func (a *attempt) share() {
+	a.forked(a.cloneShared())
+	a.over.Store(true)
+}
+
+// copy forks with a copy of the memory, and returns at once. What the child reports will come out of the descriptor, which does not block: a
+// report, or, once the program runs or the child has died, the end.
+func (a *attempt) copy() (from int, err error) {
+	var ends [2]int
+	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
+		return -1, err
 	}
+	a.to = ends[1]
+	errno := a.clone(uintptr(syscall.SIGCHLD) | parentSetTid)
+	afterFork()
+	a.forked(errno)
+	syscall.Close(a.to)
+	return ends[0], nil
+}
+
+func (a *attempt) forked(errno syscall.Errno) {
 	if errno != 0 {
 		atomic.StoreInt32(&a.pid, -int32(errno))
 		a.wake()
 	}
 	runtime.KeepAlive(a)
-	syscall.Close(a.to)
 	kernel.CloseAll(a.mine)
 }
 
-// share tells Go's runtime, as around each system call, that this thread will do nothing for it meanwhile.
+// cloneShared tells Go's runtime, as around each system call that waits, that this thread will do nothing for it meanwhile.
 //
 //go:nosplit
 //go:norace
-func (a *attempt) share() syscall.Errno {
+func (a *attempt) cloneShared() syscall.Errno {
 	enterSyscall()
 	errno := a.clone(uintptr(syscall.SIGCHLD) | parentSetTid | shareMemory | untilExec)
 	afterFork()
@@ -108,15 +119,15 @@ func (a *attempt) share() syscall.Errno {
 	return errno
 }
 
-// await returns the child's pid as soon as there is one, for which nothing in the sandbox is needed.
-func (a *attempt) await() (int, error) {
+// await returns pid as soon as it is set, for which nothing in the sandbox is needed.
+func (a *attempt) await() int32 {
+	if atomic.LoadInt32(&a.pid) == 0 {
+		runtime.Gosched() // the forker may not have begun
+	}
 	for atomic.LoadInt32(&a.pid) == 0 {
 		syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&a.pid)), futexWait, 0, 0, 0, 0)
 	}
-	if a.pid < 0 {
-		return 0, syscall.Errno(-a.pid)
-	}
-	return int(a.pid), nil
+	return a.pid
 }
 
 //go:nosplit
@@ -124,13 +135,17 @@ func (a *attempt) wake() {
 	syscall.RawSyscall(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&a.pid)), futexWake, 1)
 }
 
-// forkers is how many starts may share memory at a time, each with a thread that waits. More at once, and those beside one that is
-// held up, get copies.
-const forkers = 2
+// forkers is how many starts may share memory at a time, each with a thread that waits. More at once wait for one of them, for
+// forkPatience; then all are held up by what lies in the sandbox, and copies are made.
+const (
+	forkers      = 2
+	forkPatience = 20 * time.Millisecond
+)
 
-func fork(attempts <-chan *attempt) {
+func fork(attempts <-chan *attempt, ready chan<- *execution) {
 	for a := range attempts {
-		a.run(true)
+		a.share()
+		ready <- a.of
 	}
 }
 
@@ -139,7 +154,7 @@ func fork(attempts <-chan *attempt) {
 //go:noescape
 func rawClone(flags uintptr, pid *int32) (r1, errno uintptr)
 
-//go:linkname enterSyscall runtime.entersyscall
+//go:linkname enterSyscall runtime.entersyscallblock
 func enterSyscall()
 
 //go:linkname exitSyscall runtime.exitsyscall
@@ -174,7 +189,7 @@ var (
 )
 
 // clone is the fork proper. Between beforeFork and its end the child may do nothing but system calls, without a word to Go's runtime, and
-// has no stack to grow; nor may it write what the parent reads, whose frame this one is too. After clone the parent calls afterFork.
+// has no stack to grow; nor may it write what the parent reads, whose frame this one is too, but for told. After clone the parent calls afterFork.
 //
 //go:noinline
 //go:norace
@@ -186,6 +201,7 @@ func (a *attempt) clone(flags uintptr) syscall.Errno {
 		errno      syscall.Errno
 		l          = a.launch
 		to         = a.to
+		first      = uintptr(4) // descriptor that the program does not get
 		refused    = int32(-1)
 		files      = l.files
 		mark       = process.Limit{Soft: l.tag, Hard: l.tagHard}
@@ -228,7 +244,9 @@ func (a *attempt) clone(flags uintptr) syscall.Errno {
 			files[i] = int(fd)
 		}
 	}
-	if to != 3 {
+	if to < 0 {
+		first = 3
+	} else if to != 3 {
 		if _, _, errno = syscall.RawSyscall(syscall.SYS_DUP3, uintptr(to), 3, syscall.O_CLOEXEC); errno != 0 {
 			goto failed
 		}
@@ -239,7 +257,7 @@ func (a *attempt) clone(flags uintptr) syscall.Errno {
 			goto failed
 		}
 	}
-	syscall.RawSyscall(closeRange, 4, 1<<31-1, 0) // before anything can hold it up; a kernel that lacks it closes them with exec
+	syscall.RawSyscall(closeRange, first, 1<<31-1, 0) // before anything can hold it up; a kernel that lacks it closes them with exec
 	if l.terminal {
 		if _, _, errno = syscall.RawSyscall(syscall.SYS_IOCTL, 0, syscall.TIOCSCTTY, 1); errno != 0 {
 			goto failed
@@ -270,6 +288,11 @@ func (a *attempt) clone(flags uintptr) syscall.Errno {
 	r.step = stepProgram
 	for i := range a.paths {
 		path := uintptr(unsafe.Pointer(a.paths[i]))
+		if i+1 < len(a.paths) { // much cheaper than to find it out by execve
+			if _, _, errno = syscall.RawSyscall6(accessAt, atCwd, path, 0, 0, 0, 0); errno == syscall.ENOENT || errno == syscall.ENOTDIR {
+				continue
+			}
+		}
 		_, _, errno = syscall.RawSyscall(syscall.SYS_EXECVE, path, uintptr(unsafe.Pointer(&a.argv[0])), uintptr(unsafe.Pointer(&a.env[0])))
 		r.path = int32(i)
 		switch errno {
@@ -295,7 +318,11 @@ func (a *attempt) clone(flags uintptr) syscall.Errno {
 
 failed:
 	r.errno = int32(errno)
-	syscall.RawSyscall(syscall.SYS_WRITE, uintptr(to), uintptr(unsafe.Pointer(&r)), uintptr(reportSize))
+	if to < 0 {
+		a.told = r
+	} else {
+		syscall.RawSyscall(syscall.SYS_WRITE, uintptr(to), uintptr(unsafe.Pointer(&r)), uintptr(reportSize))
+	}
 	for {
 		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 126, 0, 0)
 	}

@@ -24,7 +24,7 @@ func Main(args []string) {
 		kernel.Warn(problem)
 		os.Exit(2)
 	}
-	runtime.GOMAXPROCS(2)
+	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
 	reserveThreads()
 	// Commands that run as the same user may set no limits of this process: the kernel lets them only where all ids are the same.

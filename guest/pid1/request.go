@@ -13,6 +13,12 @@ func (s *sandbox) receive(r received) {
 		kernel.CloseAll(r.fds)
 		return
 	}
+	switch r.m.(type) {
+	case *protocol.Exec, *protocol.Ack:
+	default:
+		s.settleForks(true)
+		s.rearm = true
+	}
 	switch m := r.m.(type) {
 	case nil:
 		s.greet(r.from)

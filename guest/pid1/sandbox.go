@@ -28,6 +28,8 @@ type sandbox struct {
 
 	questions []question      // for the lookup, in turn
 	attempts  chan *attempt   // for the forkers
+	unforked  []*execution    // that wait for a forker, in turn
+	forkBy    time.Time       // by the sandbox's clock: until when these wait
 	forking   []*execution    // whose pids are not known yet
 	ready     chan *execution // perhaps its program runs
 
@@ -45,6 +47,9 @@ type sandbox struct {
 	running map[*execution]struct{}
 	leaders map[int]*execution // by pid, until reaped
 	past    history
+
+	armed time.Time // by the sandbox's clock: when the timer goes off, zero: never
+	rearm bool      // something is due before that, or not any more
 
 	stopping  bool
 	killAt    time.Time // while stopping: when KILL goes to all, then when init leaves regardless
@@ -92,7 +97,7 @@ func (s *sandbox) run() {
 	look := &lookup{s.options, s.environ, account.Rules{User: s.user, ImageUser: s.imageUser, Home: home, CanSwitch: s.canSwap}}
 	go look.run(questions, answers)
 	for range forkers {
-		go fork(s.attempts)
+		go fork(s.attempts, s.ready)
 	}
 
 	timer := time.NewTimer(0)
@@ -103,16 +108,22 @@ func (s *sandbox) run() {
 		if len(s.questions) > 0 {
 			ask, next = questions, s.questions[0]
 		}
+		var give chan<- *attempt
+		var first *attempt
+		if len(s.unforked) > 0 {
+			give, first = s.attempts, s.unforked[0].starting.attempt
+		}
 		select {
 		case r := <-s.inbox:
-			s.settleForks()
 			s.receive(r)
 		case ask <- next:
 			s.questions = s.questions[1:]
 		case a := <-answers:
 			s.launch(a)
+		case give <- first:
+			s.given()
 		case e := <-s.ready:
-			s.settleForks()
+			s.settleForks(false)
 			s.settleStart(e)
 		case e := <-s.drained:
 			s.end(e, e.result())
@@ -120,15 +131,15 @@ func (s *sandbox) run() {
 			s.bootDone(protocol.BootStatus{State: protocol.BootHandedOver})
 			syscall.Close(fd)
 		case <-s.children:
-			s.settleForks()
 			s.reap()
 		case sig := <-s.signals:
 			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
-				s.settleForks()
+				s.settleForks(true)
 				s.stop(s.stopGrace)
 			}
 		case <-timer.C:
-			s.settleForks()
+			s.settleForks(true)
+			s.wentOff()
 			if s.expire(s.clock.now()) {
 				s.leave()
 				return
@@ -160,24 +171,46 @@ func (s *sandbox) leave() {
 	}
 }
 
+// due has the timer go off at t, which is zero for never, at the latest. What was due and is no more may have it go off in vain.
+func (s *sandbox) due(t time.Time) {
+	s.rearm = s.rearm || !t.IsZero() && (s.armed.IsZero() || t.Before(s.armed))
+}
+
+// wentOff notes that the timer did.
+func (s *sandbox) wentOff() { s.armed, s.rearm = time.Time{}, true }
+
 // arm sets the timer to the next thing that is due.
 func (s *sandbox) arm(timer *time.Timer) {
+	if !s.rearm {
+		return
+	}
+	s.rearm = false
 	next := s.killAt
+	if len(s.unforked) > 0 {
+		next = earlier(next, s.forkBy)
+	}
 	for e := range s.running {
 		if d := e.deadline(); !d.IsZero() && (next.IsZero() || d.Before(next)) {
 			next = d
 		}
 	}
+	s.armed = time.Time{}
 	if next.IsZero() || s.clock.frozen() {
 		timer.Stop()
 		return
 	}
+	s.armed = next
 	timer.Reset(next.Sub(s.clock.now()))
 }
 
 // expire does what is due; true when init has to leave although something still lives.
 func (s *sandbox) expire(now time.Time) bool {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
+	for len(s.unforked) > 0 && due(s.forkBy) { // all forkers are held up
+		for range len(s.unforked) {
+			s.copy()
+		}
+	}
 	var kill bool
 	for e := range s.running {
 		if d := e.deadline(); !due(d) {
@@ -213,11 +246,11 @@ func (s *sandbox) stop(grace time.Duration) {
 	now := s.clock.now()
 	if s.stopping {
 		if at := now.Add(grace); !s.killed && at.Before(s.killAt) {
-			s.killAt = at
+			s.killAt, s.rearm = at, true
 		}
 		return
 	}
-	s.stopping, s.killAt = true, now.Add(grace)
+	s.stopping, s.killAt, s.rearm = true, now.Add(grace), true
 	for e := range s.running {
 		if e.starting != nil && e.pid == 0 {
 			s.refuse(e, &failure{protocol.CodeStopping, "exec: the sandbox is stopping"})
@@ -243,6 +276,7 @@ func (s *sandbox) reap() {
 			s.childless = err == syscall.ECHILD
 			break
 		}
+		s.settleForks(false) // the kernel tells a pid before its process runs
 		if e := s.leaders[pid]; e != nil {
 			delete(s.leaders, pid)
 			if _, waited := s.running[e]; !waited {

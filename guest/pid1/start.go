@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -25,8 +26,9 @@ type starting struct {
 	primary     *primaryStart
 	by          time.Time // by the sandbox's clock
 	launch      launch
-	attempt     *attempt
-	report      int                // descriptor that tells how the start went; -1 until it is forked
+	attempt     *attempt           // nil until the lookup has answered
+	waits       bool               // for a forker
+	report      int                // descriptor that tells how the start went, of a copy; -1 for none
 	early       []protocol.Message // came for the command meanwhile
 }
 
@@ -45,6 +47,7 @@ func (s *sandbox) begin(e *execution, st *starting, user string) {
 	st.by, st.report = s.clock.now().Add(s.startLimit), -1
 	e.starting = st
 	s.running[e] = struct{}{}
+	s.due(e.deadline())
 	if s.stopping {
 		s.refuse(e, &failure{protocol.CodeStopping, "exec: the sandbox is stopping"})
 		return
@@ -78,35 +81,65 @@ func (s *sandbox) launch(a answer) {
 	}
 	e.tag, e.oomKills = s.tags.Next(), s.oom.Kills()
 	st.launch.tag, st.launch.tagHard = e.tag, s.tags.Hard
-	attempt, from, err := st.launch.attempt(mine)
+	attempt, err := st.launch.attempt(e, mine)
 	if err != nil {
 		kernel.CloseAll(mine)
 		s.refuse(e, forkFailure(err, st.launch.argv[0]))
 		return
 	}
-	st.report, st.attempt = from, attempt
-	s.pump.awaitStart(e, from)
-	s.forking = append(s.forking, e)
-	s.childless = false
-	select {
-	case s.attempts <- attempt:
-	default:
-		attempt.run(false)
+	st.attempt, st.waits = attempt, true
+	if s.unforked = append(s.unforked, e); len(s.unforked) == 1 {
+		s.forkBy = s.clock.now().Add(forkPatience)
+		s.due(s.forkBy)
 	}
 }
 
-// settleForks finds out the pids of what has been forked. Whatever is decided is decided after that.
-func (s *sandbox) settleForks() {
-	for _, e := range s.forking {
-		pid, err := e.starting.attempt.await()
-		if err != nil {
-			s.refuse(e, forkFailure(err, e.starting.launch.argv[0]))
+// given notes that the start which has waited longest is a forker's.
+func (s *sandbox) given() {
+	e := s.unforked[0]
+	e.starting.waits = false
+	s.unforked = s.unforked[1:]
+	s.forkBy = s.clock.now().Add(forkPatience) // one timer serves all of a burst: it is not set anew
+	s.forking = append(s.forking, e)
+	s.childless = false
+}
+
+// copy forks the start that has waited longest for a forker.
+func (s *sandbox) copy() {
+	e := s.unforked[0]
+	s.given()
+	from, err := e.starting.attempt.copy()
+	if err != nil {
+		s.forking = s.forking[:len(s.forking)-1]
+		kernel.CloseAll(e.starting.attempt.mine)
+		s.refuse(e, forkFailure(err, e.starting.launch.argv[0]))
+		return
+	}
+	e.starting.report = from
+	s.pump.awaitStart(e, from)
+}
+
+// settleForks finds out the pids of what has been forked: of all, or of those that are there by now.
+func (s *sandbox) settleForks(all bool) {
+	forking := s.forking
+	s.forking = nil
+	var failed []*execution
+	for _, e := range forking {
+		a := e.starting.attempt
+		if !all && atomic.LoadInt32(&a.pid) == 0 {
+			s.forking = append(s.forking, e)
 			continue
 		}
-		e.pid = pid
-		s.leaders[pid] = e
+		if a.await() < 0 {
+			failed = append(failed, e)
+			continue
+		}
+		e.pid = int(a.pid)
+		s.leaders[e.pid] = e
 	}
-	s.forking = s.forking[:0]
+	for _, e := range failed {
+		s.refuse(e, forkFailure(syscall.Errno(-e.starting.attempt.pid), e.starting.launch.argv[0]))
+	}
 }
 
 // prepare makes all of the launch but its files.
@@ -137,18 +170,20 @@ const ownProgram = "/proc/self/exe"
 // settleStart looks whether the program of e runs; it does nothing when that is not known yet.
 func (s *sandbox) settleStart(e *execution) {
 	st := e.starting
-	if st == nil || st.report < 0 {
+	if st == nil || e.pid == 0 {
 		return
 	}
-	var r report
-	n, err := syscall.Read(st.report, unsafe.Slice((*byte)(unsafe.Pointer(&r)), reportSize))
+	known := st.attempt.over.Load()
+	r := st.attempt.told // after that
+	if st.report >= 0 {
+		n, err := syscall.Read(st.report, unsafe.Slice((*byte)(unsafe.Pointer(&r)), reportSize))
+		known = n == reportSize || err == nil
+	}
 	switch {
-	case err == syscall.EAGAIN || err == syscall.EINTR:
-		if !e.exited {
-			return
-		}
-	case n == reportSize:
+	case r.errno != 0 && (known || e.exited):
 		s.refuse(e, st.launch.startFailure(r))
+		return
+	case !known && !e.exited:
 		return
 	}
 	s.endStart(e)
@@ -166,6 +201,10 @@ func (s *sandbox) endStart(e *execution) {
 	st := e.starting
 	e.starting = nil
 	s.questions = slices.DeleteFunc(s.questions, func(q question) bool { return q.of == e })
+	if st.waits {
+		s.unforked = slices.DeleteFunc(s.unforked, func(u *execution) bool { return u == e })
+		kernel.CloseAll(st.attempt.mine)
+	}
 	kernel.CloseAll([]int{st.stdout, st.stderr, st.stdin, st.index})
 	st.descriptors = noDescriptors
 	if st.report >= 0 {
@@ -209,7 +248,7 @@ func (s *sandbox) giveUp(e *execution) {
 // cancel ends a command, be it that it runs or that it would.
 func (s *sandbox) cancel(e *execution, grace time.Duration) {
 	st := e.starting
-	if st == nil || st.report >= 0 {
+	if st == nil || st.attempt != nil && !st.waits {
 		e.cancel(grace, s)
 		return
 	}
