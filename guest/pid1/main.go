@@ -24,6 +24,7 @@ func Main(args []string) {
 		kernel.Warn(problem)
 		os.Exit(2)
 	}
+	// What is done here takes microseconds, and most of it waits for each other: on one thread nobody has to be woken for that.
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(20)
 	reserveThreads()
@@ -41,7 +42,7 @@ func Main(args []string) {
 // apartGroup is the saved group of PID 1, which nothing goes by. A command has its own.
 const apartGroup = 65534
 
-// threads is how many this process has at most: two that run Go code, and one for each goroutine that may wait in the kernel (the
+// threads is how many this process has at most: one that runs Go code, and one for each goroutine that may wait in the kernel (the
 // reader and the writer of a connection, the accepter, the pump, the lookup, the forkers, signals), the runtime's own, and some to spare.
 const threads = 12 + forkers
 
