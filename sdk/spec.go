@@ -30,7 +30,7 @@ type Spec struct {
 	Command []string
 	// OnCommandEnd says what the end of Command means. For a Spec with a Command only.
 	OnCommandEnd CommandEnd
-	// MaxDuration is how long the sandbox may exist, 0 for ever; OnExpiry what happens then: "delete" (or ""), "stop".
+	// MaxDuration is how long the sandbox may exist, 0 for ever; OnExpiry what happens then: "delete" (or ""), "stop", "pause".
 	MaxDuration time.Duration
 	OnExpiry    string
 	// OnIdle is what happens to an idle sandbox: "stop" (or ""), "pause", "delete".

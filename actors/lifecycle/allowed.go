@@ -59,7 +59,7 @@ var table = []rule{
 	{"drain", anyPhase, anyOperation, refused(ErrInvalidState, "only a READY sandbox can be drained")},
 	{"pause", in(Ready), atRest, does((*decision).pause)},
 	{"pause", anyPhase, anyOperation, refused(ErrInvalidState, "only a READY sandbox can be paused")},
-	{"unpause", in(Paused), atRest, does((*decision).unpause)},
+	{"unpause", in(Paused), atRest, tries((*decision).unpause)},
 	{"unpause", anyPhase, anyOperation, refused(ErrInvalidState, "only a PAUSED sandbox can be unpaused")},
 	{"extend", notEnding, anyOperation, does((*decision).extend)},
 	{"extend", anyPhase, anyOperation, isOrWillEnd},

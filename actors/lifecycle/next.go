@@ -31,7 +31,11 @@ func Next(s State, p Policy, lease Lease, now time.Time) (next Command, at time.
 			consider(when, Stop{Reason: reason})
 		}
 	}
-	end(p.ExpiresAt(s), p.Spec.GetOnExpiry(), ReasonMaxDuration)
+	if p.Spec.GetOnExpiry() == byPause {
+		consider(p.pauseAt(s), Pause{Reason: ReasonMaxDuration})
+	} else {
+		end(p.ExpiresAt(s), p.Spec.GetOnExpiry(), ReasonMaxDuration)
+	}
 	if s.Phase != None {
 		end(p.LeaseEndsAt(s, lease), p.Spec.GetLease().GetOnEnd(), ReasonLeaseEnded)
 	}

@@ -1,7 +1,9 @@
 package lifecycle_test
 
 import (
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +57,8 @@ func TestNext(t *testing.T) {
 		{"a drain without end", "draining", idle, free, nil, -1},
 		{"expiry deletes", "ready", spec(&agboxv1.CreateSpec{MaxDuration: minutes(3)}), free, lifecycle.Delete{Reason: "max_duration"}, 3*time.Minute - time.Second},
 		{"expiry stops", "ready", spec(&agboxv1.CreateSpec{MaxDuration: minutes(3), OnExpiry: "stop"}), free, lifecycle.Stop{Reason: "max_duration"}, 3*time.Minute - time.Second},
+		{"expiry pauses", "ready", spec(&agboxv1.CreateSpec{MaxDuration: minutes(3), OnExpiry: "pause"}), free, lifecycle.Pause{Reason: "max_duration"}, 3*time.Minute - time.Second},
+		{"expiry of a paused one", "paused", spec(&agboxv1.CreateSpec{MaxDuration: minutes(3), OnExpiry: "pause"}), free, nil, -1},
 		{"expiry of a stopped one", "stopped", spec(&agboxv1.CreateSpec{MaxDuration: minutes(3), OnExpiry: "stop"}), free, nil, -1},
 		{"expiry of a failed one", "failed", spec(&agboxv1.CreateSpec{MaxDuration: minutes(3)}), free, lifecycle.Delete{Reason: "max_duration"}, 3*time.Minute - time.Second},
 		{"what comes first", "ready", spec(&agboxv1.CreateSpec{MaxDuration: minutes(3), IdleTtl: minutes(1)}), free, idleStop, time.Minute},
@@ -76,6 +80,30 @@ func TestNext(t *testing.T) {
 		if !reflect.DeepEqual(next, c.next) || after != c.after {
 			t.Errorf("%s: %s does %#v after %v, want %#v after %v", c.what, c.state, next, after, c.next, c.after)
 		}
+	}
+}
+
+// TestExpiryPauses: a sandbox that is paused since its time was over goes on only once it has more, and where the pause failed it is
+// tried again a while later.
+func TestExpiryPauses(t *testing.T) {
+	s := newSandbox().must(t, ready()...)
+	s.policy = lifecycle.Policy{Spec: &agboxv1.CreateSpec{MaxDuration: durationpb.New(time.Minute), OnExpiry: "pause"}}
+	next, at := lifecycle.Next(s.state, s.policy, lifecycle.Lease{}, s.now)
+	s.now = at
+	s.must(t, next, lifecycle.OperationFailed{Operation: lifecycle.Pausing, Message: "busy"})
+	next, again := lifecycle.Next(s.state, s.policy, lifecycle.Lease{}, s.now)
+	if next != (lifecycle.Pause{Reason: lifecycle.ReasonMaxDuration}) || again.Sub(at) < 10*time.Second || again.Sub(at) > time.Minute {
+		t.Errorf("after a pause that failed it does %v %v later", next, again.Sub(at))
+	}
+	s.now = again
+	s.must(t, next, lifecycle.OperationDone{Operation: lifecycle.Pausing})
+	if _, err := s.do(lifecycle.Unpause{}); !errors.Is(err, lifecycle.ErrInvalidState) || !strings.Contains(err.Error(), "extend its max_duration first") {
+		t.Errorf("without time it goes on: %v", err)
+	}
+	later := s.now.Add(time.Hour)
+	s.must(t, lifecycle.Extend{ExpiresAt: &later}, lifecycle.Unpause{}, lifecycle.OperationDone{Operation: lifecycle.Unpausing})
+	if next, at := lifecycle.Next(s.state, s.policy, lifecycle.Lease{}, s.now); next == nil || !at.Equal(later) {
+		t.Errorf("after it was extended and unpaused it does %v at %v", next, at)
 	}
 }
 

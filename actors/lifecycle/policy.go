@@ -40,6 +40,9 @@ const (
 	defaultBackoff     = time.Second
 )
 
+// pauseRetry is between two tries to pause a sandbox whose time is over.
+const pauseRetry = 10 * time.Second
+
 // IdleAt is when the sandbox has been idle for too long, zero for never. Its own command is work as long as it runs.
 func (p Policy) IdleAt(s State) time.Time {
 	ttl := p.IdleTTL
@@ -65,6 +68,19 @@ func (p Policy) ExpiresAt(s State) time.Time {
 		return s.CreatedAt.AsTime().Add(p.Spec.GetMaxDuration().AsDuration())
 	}
 	return time.Time{}
+}
+
+// pauseAt is when a sandbox whose time is over is paused, zero for never: one that is paused stays so, and where the pause failed the
+// next try comes a while later.
+func (p Policy) pauseAt(s State) time.Time {
+	expires := p.ExpiresAt(s)
+	switch tried := s.ActiveAt.AsTime(); {
+	case expires.IsZero(), s.Phase != Ready, s.Operation != NoOperation:
+		return time.Time{}
+	case s.Reason == ReasonMaxDuration && !tried.Before(expires):
+		return tried.Add(pauseRetry)
+	}
+	return expires
 }
 
 // Leased reports whether somebody must hold the sandbox for it to go on.

@@ -50,11 +50,23 @@ func (d *decision) recoverExec(c RecoverExec) error {
 func (d *decision) make(Command) { d.accept(Pending, Creating) }
 
 func (d *decision) resume(c Resume) error {
-	if expires := d.policy.ExpiresAt(d.state); !expires.IsZero() && !d.now.Before(expires) {
-		return refusal(d.state, c, ErrInvalidState, fmt.Sprintf("its time was over at %s and it would be stopped at once: extend its max_duration first",
-			expires.UTC().Format(time.RFC3339)))
+	if err := d.hasTime(c); err != nil {
+		return err
 	}
 	d.accept(Pending, Resuming)
+	return nil
+}
+
+// hasTime refuses what would bring about a sandbox whose time is over, and that would therefore be ended again at once.
+func (d *decision) hasTime(c Command) error {
+	if expires := d.policy.ExpiresAt(d.state); !expires.IsZero() && !d.now.Before(expires) {
+		ended := "stopped"
+		if d.policy.Spec.GetOnExpiry() == byPause {
+			ended = "paused"
+		}
+		return refusal(d.state, c, ErrInvalidState, fmt.Sprintf("its time was over at %s and it would be %s at once: extend its max_duration first",
+			expires.UTC().Format(time.RFC3339), ended))
+	}
 	return nil
 }
 
@@ -82,8 +94,12 @@ func (d *decision) pause(c Pause) {
 	d.emitPhase(agboxv1.EventType_SANDBOX_PAUSE_REQUESTED, Ready, &agboxv1.SandboxPhaseDetails{Reason: c.Reason})
 }
 
-func (d *decision) unpause(Unpause) {
+func (d *decision) unpause(c Unpause) error {
+	if err := d.hasTime(c); err != nil && d.policy.Spec.GetOnExpiry() == byPause {
+		return err
+	}
 	d.emitPhase(agboxv1.EventType_SANDBOX_UNPAUSE_REQUESTED, Paused, &agboxv1.SandboxPhaseDetails{})
+	return nil
 }
 
 func (d *decision) extend(c Extend) {

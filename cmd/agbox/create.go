@@ -57,7 +57,7 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.DurationVar(&f.spec.IdleTTL, "idle-ttl", 0, "end when idle for so long, 0: never (default: agboxd's)")
 	flags.StringVar(&f.spec.OnIdle, "on-idle", "", "what happens after --idle-ttl: stop (default), pause or delete")
 	flags.DurationVar(&f.spec.MaxDuration, "max-duration", 0, "how long it may exist, 0: for ever")
-	flags.StringVar(&f.spec.OnExpiry, "on-expiry", "", "what happens after --max-duration: delete (default) or stop")
+	flags.StringVar(&f.spec.OnExpiry, "on-expiry", "", "what happens after --max-duration: delete (default), stop or pause")
 	flags.BoolVar(&f.spec.Lazy, "lazy", false, "make it at its first use")
 	flags.BoolVar(&f.hold, "hold", false, "hold it until this command ends, with which it ends (--lease: how much later)")
 	flags.DurationVar(&f.lease.Grace, "lease", 0, "end it when nobody holds it (agbox sandbox hold) for so long")

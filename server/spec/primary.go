@@ -82,7 +82,7 @@ func (r *resolver) primary() error {
 	}
 	if err := cmp.Or(
 		oneOf(ReasonOnIdleInvalid, field+".on_idle", s.OnIdle, "stop", "pause", "delete"),
-		oneOf(ReasonOnExpiryInvalid, field+".on_expiry", s.OnExpiry, "delete", "stop"),
+		oneOf(ReasonOnExpiryInvalid, field+".on_expiry", s.OnExpiry, "delete", "stop", "pause"),
 		ValidateDuration(field+".max_duration", s.MaxDuration),
 		ValidateDuration(field+".lease.grace", s.Lease.GetGrace()),
 		oneOf(ReasonLeaseInvalid, field+".lease.on_end", s.Lease.GetOnEnd(), "delete", "stop"),

@@ -1221,7 +1221,8 @@ type CreateSpec struct {
 	CapAdd []string `protobuf:"bytes,80,rep,name=cap_add,json=capAdd,proto3" json:"cap_add,omitempty"`
 	// Lets setuid programs such as sudo work.
 	AllowNewPrivileges bool `protobuf:"varint,81,opt,name=allow_new_privileges,json=allowNewPrivileges,proto3" json:"allow_new_privileges,omitempty"`
-	// How long the sandbox may exist; omitted: for ever. Then on_expiry happens: "delete" (or omitted) or "stop".
+	// How long the sandbox may exist; omitted: for ever. Then on_expiry happens: "delete" (or omitted), "stop" or
+	// "pause"; once it is paused it needs no more time until somebody unpauses it.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,83,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
 	OnExpiry    string               `protobuf:"bytes,84,opt,name=on_expiry,json=onExpiry,proto3" json:"on_expiry,omitempty"`
 	// What happens to an idle sandbox: "stop" (or omitted), "pause" or "delete".
