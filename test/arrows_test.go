@@ -35,6 +35,9 @@ var rooms = map[string]string{
 	"cmd/agbox-init": "guest/...",
 	"guest":          "paths guest/... proto/... text",
 
+	// The gateway is a client of the daemon, too.
+	"gateway/e2b": "sdk proto/...",
+
 	// What stands by itself.
 	"execlog":  "guest/protocol text",
 	"keyed":    "",
