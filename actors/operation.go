@@ -128,6 +128,7 @@ func (s *System) retryWhileUnreachable(ctx context.Context, do func() error) err
 
 func (s *System) operate(ctx context.Context, e *entry, life string, ended *lifecycle.Ended, report func(runtime.Progress)) (err error) {
 	var started runtime.Started
+	ctx = runtime.WithTurn(ctx, s.turn(e, ended.Operation))
 	switch ended.Operation {
 	case lifecycle.Creating:
 		started, err = s.runtime.Create(ctx, e.id, life, e.spec, report)

@@ -43,6 +43,9 @@ type Config struct {
 	MaxEvents uint64
 	// MaxSandboxes is how many there may be that are not DELETED; 0: any number.
 	MaxSandboxes int
+	// OwnerLabel is the label that names whose a sandbox is; owners take turns at the engine. Sandboxes without it have all that
+	// have the same labels for one owner.
+	OwnerLabel string
 	// OnShutdown is what becomes of sandboxes when the daemon ends.
 	OnShutdown ShutdownPolicy
 	// Adopt takes sandboxes in that the runtime has and the database does not know, before anything else is done. Forget,

@@ -21,6 +21,7 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/mount"
 	"github.com/agbox-dev/agbox/dockerrt/network"
 	"github.com/agbox-dev/agbox/dockerrt/observe"
+	"github.com/agbox-dev/agbox/dockerrt/queue"
 	"github.com/agbox-dev/agbox/dockerrt/service"
 	"github.com/agbox-dev/agbox/dockerrt/snapshot"
 	"github.com/agbox-dev/agbox/guest/link"
@@ -44,7 +45,7 @@ type Config struct {
 	SubnetBits int
 	// NameServers are those of sandboxes in mode internet, of IPv4 and not on a loopback; none: this host's.
 	NameServers []netip.Addr
-	// CreateConcurrency is how many sandboxes are made at once; others wait in order.
+	// CreateConcurrency is how many sandboxes are made, started or removed at once; others wait in the order of their turns.
 	CreateConcurrency int
 	// StopGrace is how long processes have from TERM to KILL when their sandbox is stopped or their exec
 	// cancelled.
@@ -89,8 +90,8 @@ type Docker struct {
 	images    *image.Store
 	links     *links.Links
 	oplogs    *oplog.Logs
-	turns     container.Turns // to make a sandbox, and to start one
-	relays    bool            // what is made is for host.TransportEngine
+	queue     *queue.Queue
+	relays    bool // what is made is for host.TransportEngine
 }
 
 var _ interface {
@@ -109,7 +110,7 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 	}
 	d := &Docker{
 		config: config, api: api, log: log, layout: layout.Layout{Root: filepath.Clean(config.DataDir)},
-		turns:  make(container.Turns, max(config.CreateConcurrency, 1)),
+		queue:  queue.New(config.CreateConcurrency),
 		images: image.New(api.Client, "", log),
 	}
 	d.oplogs = oplog.New(d.layout.Oplogs(), log)
@@ -154,12 +155,12 @@ func (d *Docker) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.Host = host.New(d.api, facts, d.layout.Root, d.networks, d.mounts)
+	d.Host = host.New(d.api, facts, d.layout.Root, d.networks, d.mounts, d.queue)
 	d.Containers = container.New(container.Rooms{Engine: d.api, Networks: d.networks, Mounts: d.mounts, Files: d.Files, Links: d.links, Oplogs: d.oplogs},
 		container.Config{Layout: d.layout, Guest: guest, StopGrace: d.config.StopGrace, MaxOutput: d.config.MaxOutput, DiskHeadroom: d.config.DiskHeadroom,
 			UID: d.config.UID, GID: d.config.GID}, d.log)
 	d.Services = service.New(service.Rooms{Engine: d.api, Images: d.images, Networks: d.networks, Links: d.links, Oplogs: d.oplogs},
-		d.layout, d.turns, d.config.StopGrace)
+		d.layout, d.queue, d.config.StopGrace)
 	d.snapshots = snapshot.New(d.api, snapshot.Config{Dir: d.layout.Snapshots(), MaxSize: d.config.MaxSnapshot, DiskHeadroom: d.config.DiskHeadroom,
 		EngineRoot: facts.Root, Freeze: d.Freeze, Thaw: d.ThawClocks}, d.log)
 	d.Observer = observe.New(observe.Rooms{Engine: d.api, Containers: d.Containers, Networks: d.networks, Mounts: d.mounts, Snapshots: d.snapshots,

@@ -21,6 +21,11 @@ func (d *Docker) Remove(ctx context.Context, sandboxID string) (err error) {
 
 // clear is Remove for a sandbox that may be made again: a fork keeps what it is made from.
 func (d *Docker) clear(ctx context.Context, sandboxID string) error {
+	give, err := d.take(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer give()
 	return engine.RetryTransient(ctx, func() error { return d.remove(ctx, sandboxID) })
 }
 

@@ -73,7 +73,7 @@ func leftOf(sandboxID, what string) error {
 func (d *Docker) Create(ctx context.Context, sandboxID, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (started runtime.Started, err error) {
 	defer engine.Mark(&err)
 	d.oplogs.Open(sandboxID)
-	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "create", spec)
+	ctx = d.queue.Join(d.oplogs.BeginSpec(ctx, sandboxID, "create", spec))
 	defer oplog.Step(ctx, "ready", "sandbox")(&err)
 	begun, err := d.layout.Begun(sandboxID, life)
 	if err != nil {
@@ -116,13 +116,30 @@ func (d *Docker) prepare(ctx context.Context, spec *agboxv1.CreateSpec, report f
 	return found, group.Wait()
 }
 
+// take waits for a turn to ask the engine for something large; see queue.Queue.Take.
+func (d *Docker) take(ctx context.Context, report func(runtime.Progress)) (give func(), err error) {
+	queued := false
+	var moved func(before int)
+	if report != nil {
+		moved = func(before int) {
+			queued = true
+			report(runtime.Preparing{Phase: "queued", Before: uint32(before)})
+		}
+	}
+	give, err = d.queue.Take(ctx, moved)
+	if queued && err == nil {
+		report(runtime.Preparing{Phase: "make"})
+	}
+	return give, err
+}
+
 // materialize makes the sandbox's parts and starts it. Nobody waits for its turn while files are copied, services become
 // healthy or an entrypoint prepares the primary. One that has begun is only waited for.
 func (d *Docker) materialize(ctx context.Context, sandboxID, life string, begun bool, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse, report func(runtime.Progress)) (runtime.Started, error) {
 	var networkID string
 	if !begun {
 		var err error
-		if networkID, err = d.make(ctx, sandboxID, spec, found); err != nil {
+		if networkID, err = d.make(ctx, sandboxID, spec, found, report); err != nil {
 			return runtime.Started{}, err
 		}
 		if err := d.CopyIn(ctx, sandboxID, spec); err != nil {
@@ -176,8 +193,8 @@ func (d *Docker) run(ctx context.Context, sandboxID, life string, begun bool, sp
 
 // make makes the parts. What an interrupted create left behind, or what an engine still makes for a daemon that died, is
 // removed first: it may lack files.
-func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse) (networkID string, err error) {
-	give, err := d.turns.Take(ctx)
+func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, found dockerimage.InspectResponse, report func(runtime.Progress)) (networkID string, err error) {
+	give, err := d.take(ctx, report)
 	if err != nil {
 		return "", err
 	}
@@ -196,7 +213,7 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 }
 
 func (d *Docker) startInTurn(ctx context.Context, sandboxID string, link *links.Link, spec *agboxv1.CreateSpec) error {
-	give, err := d.turns.Take(ctx)
+	give, err := d.queue.Take(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -238,7 +255,7 @@ func (d *Docker) makeParts(ctx context.Context, sandboxID string, spec *agboxv1.
 // Resume implements runtime.Runtime.
 func (d *Docker) Resume(ctx context.Context, sandboxID, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (_ runtime.Started, err error) {
 	defer engine.Mark(&err)
-	ctx = d.oplogs.BeginSpec(ctx, sandboxID, "resume", spec)
+	ctx = d.queue.Join(d.oplogs.BeginSpec(ctx, sandboxID, "resume", spec))
 	defer oplog.Step(ctx, "ready", "sandbox")(&err)
 	begun, err := d.layout.Begun(sandboxID, life)
 	if err != nil {
@@ -256,7 +273,7 @@ func (d *Docker) Resume(ctx context.Context, sandboxID, life string, spec *agbox
 		}
 		d.links.Drop(sandboxID)
 	}
-	err = d.run(ctx, sandboxID, life, begun, spec, false, report, func(link *links.Link) error { return d.StartPrimary(ctx, sandboxID, link, spec) })
+	err = d.run(ctx, sandboxID, life, begun, spec, false, report, func(link *links.Link) error { return d.startInTurn(ctx, sandboxID, link, spec) })
 	if err != nil {
 		if ctx.Err() == nil { // nothing of a sandbox that failed goes on
 			err = errors.Join(err, d.Halt(context.WithoutCancel(ctx), sandboxID))

@@ -57,6 +57,7 @@ type Event struct {
 	// With the phase "pull": which image, and its bytes as far as they are known.
 	Image                 string
 	BytesDone, BytesTotal uint64
+	QueuedBefore          int    // with the phase "queued": how many others the engine serves before this one
 	Ports                 []Port // of EventSandboxReady
 	Reason                string // of stops and deletions: stop_requested, idle_ttl, delete_requested, cleanup_ttl
 
@@ -182,19 +183,20 @@ func eventOf(p *agboxv1.SandboxEvent) Event {
 		Phase:     phase.GetPhase(),
 		Image:     phase.GetImage(),
 		BytesDone: phase.GetBytesDone(), BytesTotal: phase.GetBytesTotal(),
-		Ports:     portsOf(phase.GetPorts()),
-		Reason:    phase.GetReason(),
-		Restarts:  phase.GetRestarts(),
-		RestartAt: timeOf(phase.GetRestartAt()),
-		Service:   service.GetServiceName(),
-		ExecID:    exec.GetExecId(),
-		ExecState: execStateOf(exec.GetExecState()),
-		ExitCode:  int(exec.GetExitCode()),
-		Signal:    int(exec.GetSignal()),
-		TimedOut:  exec.GetResources().GetTimedOut(),
-		OOM:       exec.GetResources().GetOom(),
-		StartedAt: timeOf(exec.GetStartedAt()),
-		EndedAt:   timeOf(exec.GetEndedAt()),
+		QueuedBefore: int(phase.GetQueuedBefore()),
+		Ports:        portsOf(phase.GetPorts()),
+		Reason:       phase.GetReason(),
+		Restarts:     phase.GetRestarts(),
+		RestartAt:    timeOf(phase.GetRestartAt()),
+		Service:      service.GetServiceName(),
+		ExecID:       exec.GetExecId(),
+		ExecState:    execStateOf(exec.GetExecState()),
+		ExitCode:     int(exec.GetExitCode()),
+		Signal:       int(exec.GetSignal()),
+		TimedOut:     exec.GetResources().GetTimedOut(),
+		OOM:          exec.GetResources().GetOom(),
+		StartedAt:    timeOf(exec.GetStartedAt()),
+		EndedAt:      timeOf(exec.GetEndedAt()),
 		// Only one of these is set.
 		ErrorCode:    phase.GetErrorCode() + exec.GetErrorCode() + service.GetErrorCode() + command.GetErrorCode(),
 		ErrorMessage: phase.GetErrorMessage() + exec.GetErrorMessage() + service.GetErrorMessage() + command.GetErrorMessage(),

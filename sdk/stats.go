@@ -56,6 +56,12 @@ type Info struct {
 	// NetworkPool is the range that sandbox networks come from. A sandbox with a network takes one subnet.
 	NetworkPool               string
 	SubnetsUsed, SubnetsTotal int
+	// NetworksReady were made ahead and are no sandbox's, of NetworksKept that are to be.
+	NetworksReady, NetworksKept int
+	// EngineSlots is how much the engine is asked for at once; EngineRunning and EngineWaiting count what it does, and what waits,
+	// by "person" (somebody waits for it), "refill" and "cleanup".
+	EngineSlots                  int
+	EngineRunning, EngineWaiting map[string]int
 	// Orphans are sandboxes that were found though the database does not know them, with the time when each is removed unless
 	// agboxd --adopt takes it in before.
 	Orphans map[string]time.Time
@@ -73,6 +79,8 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		Sandboxes: map[State]int{}, Orphans: map[string]time.Time{}, RunningExecs: int(p.GetRunningExecs()),
 		NetworkPool: p.GetNetworkPool(), SubnetsUsed: int(p.GetSubnetsUsed()), SubnetsTotal: int(p.GetSubnetsTotal()),
 	}
+	info.NetworksReady, info.NetworksKept, info.EngineSlots = int(p.GetNetworksReady()), int(p.GetNetworksKept()), int(p.GetEngineSlots())
+	info.EngineRunning, info.EngineWaiting = counts(p.GetEngineRunning()), counts(p.GetEngineWaiting())
 	for state, n := range p.GetSandboxes() {
 		info.Sandboxes[State(state)] = int(n)
 	}
@@ -80,6 +88,14 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		info.Orphans[orphan.GetSandboxId()] = orphan.GetRemovedAt().AsTime()
 	}
 	return info, nil
+}
+
+func counts(by map[string]uint32) map[string]int {
+	all := make(map[string]int, len(by))
+	for what, n := range by {
+		all[what] = int(n)
+	}
+	return all
 }
 
 // ExecFilter selects execs; the zero value selects the newest 1,000.

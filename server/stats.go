@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/runtime"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/fleet"
 )
@@ -31,6 +32,17 @@ func (s *Server) GetStats(ctx context.Context, req *agboxv1.GetStatsRequest) (*a
 	return &agboxv1.GetStatsResponse{Containers: containers}, nil
 }
 
+// byClass leaves out the classes of which there is nothing.
+func byClass(work map[runtime.Class]int) map[string]uint32 {
+	counts := map[string]uint32{}
+	for class, n := range work {
+		if n > 0 {
+			counts[class.String()] = uint32(n)
+		}
+	}
+	return counts
+}
+
 func (s *Server) Info(ctx context.Context, _ *agboxv1.InfoRequest) (*agboxv1.InfoResponse, error) {
 	engine, err := s.runtime.Engine(ctx)
 	if err != nil {
@@ -40,7 +52,9 @@ func (s *Server) Info(ctx context.Context, _ *agboxv1.InfoRequest) (*agboxv1.Inf
 		Version:       s.config.Version,
 		EngineVersion: engine.Version, EngineApiVersion: engine.APIVersion, EngineOs: engine.OS, StorageDriver: engine.StorageDriver,
 		NetworkPool: engine.Pool, SubnetsUsed: engine.SubnetsUsed, SubnetsTotal: engine.SubnetsTotal,
-		Sandboxes: map[string]uint32{},
+		Sandboxes:     map[string]uint32{},
+		NetworksReady: engine.NetworksReady, NetworksKept: engine.NetworksKept,
+		EngineSlots: uint32(engine.Work.Slots), EngineRunning: byClass(engine.Work.Running), EngineWaiting: byClass(engine.Work.Waiting),
 	}
 	response.Isolated, response.IsolationProblem = s.runtime.Isolated()
 	states, execs := s.system.Counts()

@@ -28,6 +28,8 @@ type Runtime struct {
 	Play func(ctx context.Context, command *Command) runtime.ExecResult
 	// ServiceOutput is what a service has written; nil: nothing.
 	ServiceOutput func(service string) (stdout, stderr string)
+	// Queued is what each create reports of its way to a turn.
+	Queued []runtime.Preparing
 	// Usage is what Stats returns of a sandbox that runs; nil: one process.
 	Usage func(sandboxID string) []*agboxv1.ContainerStats
 	// Findings is what Examine returns.
@@ -218,6 +220,9 @@ func (r *Runtime) Conflict(context.Context, string) error {
 
 func (r *Runtime) Create(ctx context.Context, id, life string, spec *agboxv1.CreateSpec, report func(runtime.Progress)) (runtime.Started, error) {
 	report(runtime.Preparing{Phase: "materialize"})
+	for _, progress := range r.Queued {
+		report(progress)
+	}
 	return r.start(ctx, "create", id, life, spec)
 }
 
@@ -360,7 +365,9 @@ func (r *Runtime) Disks() []string    { return nil }
 func (r *Runtime) Examine(context.Context) ([]*agboxv1.Finding, error) { return r.Findings, nil }
 
 func (r *Runtime) Engine(context.Context) (runtime.Engine, error) {
-	return runtime.Engine{Version: "fake", APIVersion: "1.41", OS: "no OS", StorageDriver: "none", Pool: "192.0.2.0/24", SubnetsTotal: 1, Runtimes: []string{"runc"}}, nil
+	return runtime.Engine{Version: "fake", APIVersion: "1.41", OS: "no OS", StorageDriver: "none", Pool: "192.0.2.0/24", SubnetsTotal: 1, Runtimes: []string{"runc"},
+		NetworksReady: 2, NetworksKept: 4, Work: runtime.Work{Slots: 3,
+			Running: map[runtime.Class]int{runtime.Person: 3, runtime.Refill: 1, runtime.Cleanup: 0}, Waiting: map[runtime.Class]int{runtime.Person: 7}}}, nil
 }
 
 func (r *Runtime) Stats(_ context.Context, id string) ([]*agboxv1.ContainerStats, error) {

@@ -26,7 +26,7 @@ func (d *decision) serviceReported(c ServiceReported) {
 
 func (d *decision) preparing(c Preparing) {
 	d.emitPhase(agboxv1.EventType_SANDBOX_PREPARING, Pending,
-		&agboxv1.SandboxPhaseDetails{Phase: c.Phase, Image: c.Image, BytesDone: c.Done, BytesTotal: c.Total})
+		&agboxv1.SandboxPhaseDetails{Phase: c.Phase, Image: c.Image, BytesDone: c.Done, BytesTotal: c.Total, QueuedBefore: c.Before})
 }
 
 func (d *decision) started(c OperationDone) {

@@ -29,6 +29,10 @@ type Engine struct {
 	// something else on the host occupies, too.
 	Pool                      string
 	SubnetsUsed, SubnetsTotal uint32
+	// NetworksReady were made ahead and are nobody's, NetworksKept is how many are kept so.
+	NetworksReady, NetworksKept uint32
+	// Work is what is asked of it now.
+	Work Work
 	// Runtimes are the names of those that can run containers, sorted.
 	Runtimes []string
 }

@@ -58,10 +58,11 @@ type Started struct{ Ports []*agboxv1.PublishedPort }
 type Progress interface{ progress() }
 
 type (
-	// Preparing names what is being done; image and bytes belong to a pull.
+	// Preparing names what is being done; image and bytes belong to a pull, and how many are before this one to the phase queued.
 	Preparing struct {
 		Phase, Image string
 		Done, Total  uint64
+		Before       uint32
 	}
 	// ServiceReported tells that a service became ready or, with a code, that it failed.
 	ServiceReported struct{ Service, Code, Message string }

@@ -211,6 +211,9 @@ func (a *app) progress(e sdk.Event) {
 		if e.BytesTotal > 0 {
 			text += fmt.Sprintf(" (%s of %s)", units.HumanSize(float64(e.BytesDone)), units.HumanSize(float64(e.BytesTotal)))
 		}
+		if e.Phase == phaseQueued {
+			text += fmt.Sprintf(": %d before it", e.QueuedBefore)
+		}
 		a.say("preparing: %s", text)
 	case sdk.EventServiceReady:
 		a.say("service %s is ready", e.Service)

@@ -85,11 +85,17 @@ func (a *app) printEvent(event *agboxv1.SandboxEvent) error {
 	return a.printLine("%s", strings.TrimRight(line, " "))
 }
 
+// phaseQueued is the phase of a create that waits for its turn.
+const phaseQueued = "queued"
+
 func eventText(event *agboxv1.SandboxEvent) string {
 	phase, exec, service, command := event.GetSandboxPhase(), event.GetExec(), event.GetService(), event.GetCommand()
 	parts := []string{phase.GetPhase(), phase.GetImage(), phase.GetReason(), exec.GetExecId(), service.GetServiceName()}
 	if phase.GetBytesTotal() > 0 {
 		parts = append(parts, units.HumanSize(float64(phase.GetBytesDone()))+" of "+units.HumanSize(float64(phase.GetBytesTotal())))
+	}
+	if phase.GetPhase() == phaseQueued {
+		parts = append(parts, fmt.Sprintf("%d before it", phase.GetQueuedBefore()))
 	}
 	switch signal := exec.GetSignal() + command.GetSignal(); {
 	case signal != 0:

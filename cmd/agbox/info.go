@@ -52,9 +52,20 @@ func (a *app) info(ctx context.Context, c *sdk.Client) error {
 		{"sandboxes", cmp.Or(strings.Join(sandboxes, ", "), "none")},
 		{"running execs", fmt.Sprint(info.RunningExecs)},
 		{"networks", fmt.Sprintf("%d of %d in %s", info.SubnetsUsed, info.SubnetsTotal, info.NetworkPool)},
+		{"ready networks", fmt.Sprintf("%d of %d", info.NetworksReady, info.NetworksKept)},
+		{"engine's work", fmt.Sprintf("%s under way, at most %d, %s waiting", byClass(info.EngineRunning), info.EngineSlots, byClass(info.EngineWaiting))},
 	}
 	for _, id := range slices.Sorted(maps.Keys(info.Orphans)) {
 		rows = append(rows, []string{"orphan", id + ", which the database does not know, is removed " + timeText(info.Orphans[id]) + ": agboxd --adopt takes it in"})
 	}
 	return a.printTable(rows)
+}
+
+// byClass is like "3 person, 1 cleanup".
+func byClass(work map[string]int) string {
+	var parts []string
+	for _, class := range slices.Sorted(maps.Keys(work)) {
+		parts = append(parts, fmt.Sprintf("%d %s", work[class], class))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "0")
 }

@@ -105,3 +105,13 @@ func TestLines(t *testing.T) {
 		}
 	}
 }
+
+// TestQueuedText: a person who follows a create sees how far it stands in the line.
+func TestQueuedText(t *testing.T) {
+	t.Parallel()
+	event := &agboxv1.SandboxEvent{EventType: agboxv1.EventType_SANDBOX_PREPARING, Details: &agboxv1.SandboxEvent_SandboxPhase{
+		SandboxPhase: &agboxv1.SandboxPhaseDetails{Phase: "queued", QueuedBefore: 7}}}
+	if got := eventText(event); got != "queued  7 before it  " {
+		t.Errorf("the event reads %q", got)
+	}
+}

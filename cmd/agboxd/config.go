@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ type config struct {
 		SnapshotTTL       duration              `toml:"snapshot_ttl"`
 		MaxEvents         uint64                `toml:"max_events"`
 		CreateConcurrency int                   `toml:"create_concurrency"`
+		OwnerLabel        string                `toml:"owner_label"`
 		StopGrace         duration              `toml:"stop_grace"`
 		OnShutdown        actors.ShutdownPolicy `toml:"on_shutdown"`
 		ExecTransport     host.ExecTransport    `toml:"exec_transport"`
@@ -68,9 +70,10 @@ func defaults() config {
 	c.Runtime.MaxEvents = 100_000
 	c.Runtime.OnShutdown = actors.KeepSandboxes
 	c.Runtime.ExecTransport = host.TransportAuto
-	// Docker makes about five sandboxes a second however many are asked for at once; three at a time keep it
-	// there, and more only make each one slower.
-	c.Runtime.CreateConcurrency = 3
+	// An engine makes the most sandboxes in a second with about as many at once as it has processors, and one more; beyond that
+	// each only takes longer.
+	c.Runtime.CreateConcurrency = goruntime.NumCPU() + 1
+	c.Runtime.OwnerLabel = "owner"
 	c.Runtime.StopGrace.Duration = 5 * time.Second
 	c.Limits.MaxOutput, c.Limits.DiskHeadroom = 1<<30, 256<<20
 	c.Limits.MaxTransfer, c.Limits.MaxSnapshot = 64<<30, 4<<30
@@ -178,6 +181,7 @@ func (c config) actors() actors.Config {
 		EventRetentionTTL: c.Runtime.EventRetentionTTL.Duration,
 		MaxEvents:         c.Runtime.MaxEvents,
 		OnShutdown:        c.Runtime.OnShutdown,
+		OwnerLabel:        c.Runtime.OwnerLabel,
 		MaxSandboxes:      c.Limits.MaxSandboxes,
 	}
 }

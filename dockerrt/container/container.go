@@ -3,7 +3,6 @@
 package container
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
@@ -55,17 +54,4 @@ type Containers struct {
 // New returns the containers of one engine.
 func New(on Rooms, config Config, log *slog.Logger) *Containers {
 	return &Containers{config, config.Layout, on.Engine, on.Networks, on.Mounts, on.Files, on.Links, on.Oplogs, log}
-}
-
-// Turns bounds how much is made at once: it holds a token for each that is being made, and serves waiters in order.
-type Turns chan struct{}
-
-// Take waits for a turn, which give ends.
-func (t Turns) Take(ctx context.Context) (give func(), err error) {
-	select {
-	case t <- struct{}{}:
-		return func() { <-t }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/mount"
 	"github.com/agbox-dev/agbox/dockerrt/network"
+	"github.com/agbox-dev/agbox/dockerrt/queue"
 	"github.com/agbox-dev/agbox/hostpath"
 )
 
@@ -22,11 +23,12 @@ type Host struct {
 	dataDir  string
 	networks *network.Networks
 	mounts   *mount.Mounts
+	queue    *queue.Queue
 }
 
 // New returns what can be told of the engine with these facts; dataDir is the daemon's.
-func New(api *engine.Client, facts Facts, dataDir string, networks *network.Networks, mounts *mount.Mounts) *Host {
-	return &Host{facts, api, dataDir, networks, mounts}
+func New(api *engine.Client, facts Facts, dataDir string, networks *network.Networks, mounts *mount.Mounts, queue *queue.Queue) *Host {
+	return &Host{facts, api, dataDir, networks, mounts, queue}
 }
 
 // Disks are directories on each of the disks that sandboxes fill: the daemon's, and the engine's where that is here.
@@ -51,6 +53,7 @@ func (h *Host) Engine(ctx context.Context) (_ runtime.Engine, err error) {
 	return runtime.Engine{
 		Version: info.ServerVersion, APIVersion: h.engine.ClientVersion(), OS: info.OperatingSystem, StorageDriver: info.Driver,
 		Pool: pool.String(), SubnetsUsed: used, SubnetsTotal: total,
+		Work:     h.queue.Census(),
 		Runtimes: slices.Sorted(maps.Keys(info.Runtimes)),
 	}, nil
 }

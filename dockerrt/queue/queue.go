@@ -6,12 +6,12 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
+	"github.com/agbox-dev/agbox/dockerrt/engine"
 )
 
 // maxWaiting bounds the line: a quarter of an hour of what an engine does.
@@ -71,7 +71,7 @@ func (q *Queue) join(p, kept *place) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if waiting := q.line.waiting(); waiting >= maxWaiting {
-		return fmt.Errorf("%w: %d wait already: try again later, or ask for fewer at once", ErrFull, waiting)
+		return engine.Coded("ENGINE_QUEUE_FULL", "%w: %d wait already: try again later, or ask for fewer at once", ErrFull, waiting)
 	}
 	q.line.join(p, time.Now())
 	if kept != nil {

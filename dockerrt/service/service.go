@@ -21,6 +21,7 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/layout"
 	"github.com/agbox-dev/agbox/dockerrt/links"
 	"github.com/agbox-dev/agbox/dockerrt/network"
+	"github.com/agbox-dev/agbox/dockerrt/queue"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -50,13 +51,13 @@ type Services struct {
 	networks *network.Networks
 	links    *links.Links
 	oplogs   *oplog.Logs
-	turns    container.Turns
+	queue    *queue.Queue
 	grace    time.Duration
 }
 
 // New returns the services of one engine. They wait for their turns to start, and their hooks have grace from TERM to KILL.
-func New(on Rooms, layout layout.Layout, turns container.Turns, grace time.Duration) *Services {
-	return &Services{layout, on.Engine, on.Images, on.Networks, on.Links, on.Oplogs, turns, grace}
+func New(on Rooms, layout layout.Layout, queue *queue.Queue, grace time.Duration) *Services {
+	return &Services{layout, on.Engine, on.Images, on.Networks, on.Links, on.Oplogs, queue, grace}
 }
 
 // serviceLog bounds what Docker keeps of a service's output.
@@ -189,7 +190,7 @@ func (ss *Services) StartRequired(ctx context.Context, sandboxID string, spec *a
 	if len(spec.RequiredServices) == 0 {
 		return nil
 	}
-	give, err := ss.turns.Take(ctx)
+	give, err := ss.queue.Take(ctx, nil)
 	if err != nil {
 		return err
 	}

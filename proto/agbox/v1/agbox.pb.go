@@ -1901,6 +1901,8 @@ type SandboxPhaseDetails struct {
 	Image      string `protobuf:"bytes,64,opt,name=image,proto3" json:"image,omitempty"`
 	BytesDone  uint64 `protobuf:"varint,65,opt,name=bytes_done,json=bytesDone,proto3" json:"bytes_done,omitempty"`
 	BytesTotal uint64 `protobuf:"varint,66,opt,name=bytes_total,json=bytesTotal,proto3" json:"bytes_total,omitempty"`
+	// With phase "queued": how many others the engine serves before this one. Phase "make" tells that its turn has come.
+	QueuedBefore uint32 `protobuf:"varint,75,opt,name=queued_before,json=queuedBefore,proto3" json:"queued_before,omitempty"`
 	// With SANDBOX_READY.
 	Ports []*PublishedPort `protobuf:"bytes,67,rep,name=ports,proto3" json:"ports,omitempty"`
 	// With SANDBOX_STOP_REQUESTED: the processes get no time, or this long.
@@ -1994,6 +1996,13 @@ func (x *SandboxPhaseDetails) GetBytesDone() uint64 {
 func (x *SandboxPhaseDetails) GetBytesTotal() uint64 {
 	if x != nil {
 		return x.BytesTotal
+	}
+	return 0
+}
+
+func (x *SandboxPhaseDetails) GetQueuedBefore() uint32 {
+	if x != nil {
+		return x.QueuedBefore
 	}
 	return 0
 }
@@ -5048,7 +5057,15 @@ type InfoResponse struct {
 	SubnetsUsed  uint32            `protobuf:"varint,11,opt,name=subnets_used,json=subnetsUsed,proto3" json:"subnets_used,omitempty"`
 	SubnetsTotal uint32            `protobuf:"varint,12,opt,name=subnets_total,json=subnetsTotal,proto3" json:"subnets_total,omitempty"`
 	// What carries this daemon's mark in the runtime or on disk though its database does not know it.
-	Orphans       []*Orphan `protobuf:"bytes,90,rep,name=orphans,proto3" json:"orphans,omitempty"`
+	Orphans []*Orphan `protobuf:"bytes,90,rep,name=orphans,proto3" json:"orphans,omitempty"`
+	// The line of what is asked of the engine: how much it does at once, and what is under way and waits, by "person", for whom a
+	// caller waits, "refill" and "cleanup".
+	EngineSlots   uint32            `protobuf:"varint,91,opt,name=engine_slots,json=engineSlots,proto3" json:"engine_slots,omitempty"`
+	EngineRunning map[string]uint32 `protobuf:"bytes,92,rep,name=engine_running,json=engineRunning,proto3" json:"engine_running,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	EngineWaiting map[string]uint32 `protobuf:"bytes,93,rep,name=engine_waiting,json=engineWaiting,proto3" json:"engine_waiting,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Networks that were made ahead and that nobody has yet, and how many are kept so.
+	NetworksReady uint32 `protobuf:"varint,94,opt,name=networks_ready,json=networksReady,proto3" json:"networks_ready,omitempty"`
+	NetworksKept  uint32 `protobuf:"varint,95,opt,name=networks_kept,json=networksKept,proto3" json:"networks_kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5172,6 +5189,41 @@ func (x *InfoResponse) GetOrphans() []*Orphan {
 		return x.Orphans
 	}
 	return nil
+}
+
+func (x *InfoResponse) GetEngineSlots() uint32 {
+	if x != nil {
+		return x.EngineSlots
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetEngineRunning() map[string]uint32 {
+	if x != nil {
+		return x.EngineRunning
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetEngineWaiting() map[string]uint32 {
+	if x != nil {
+		return x.EngineWaiting
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetNetworksReady() uint32 {
+	if x != nil {
+		return x.NetworksReady
+	}
+	return 0
+}
+
+func (x *InfoResponse) GetNetworksKept() uint32 {
+	if x != nil {
+		return x.NetworksKept
+	}
+	return 0
 }
 
 // Orphan is what was found of a sandbox that the database does not know. It can be taken in by agboxd --adopt until it is removed.
@@ -8460,7 +8512,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0econtainer_port\x18\x01 \x01(\rR\rcontainerPort\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x17\n" +
 	"\ahost_ip\x18\x03 \x01(\tR\x06hostIp\x12\x1a\n" +
-	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\x93\x05\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\xb8\x05\n" +
 	"\x13SandboxPhaseDetails\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1d\n" +
 	"\n" +
@@ -8471,7 +8523,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"bytes_done\x18A \x01(\x04R\tbytesDone\x12\x1f\n" +
 	"\vbytes_total\x18B \x01(\x04R\n" +
-	"bytesTotal\x12-\n" +
+	"bytesTotal\x12#\n" +
+	"\rqueued_before\x18K \x01(\rR\fqueuedBefore\x12-\n" +
 	"\x05ports\x18C \x03(\v2\x17.agbox.v1.PublishedPortR\x05ports\x12\x14\n" +
 	"\x05force\x18D \x01(\bR\x05force\x12/\n" +
 	"\x05grace\x18E \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12;\n" +
@@ -8738,7 +8791,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0fdisk_read_bytes\x18\t \x01(\x04R\rdiskReadBytes\x12,\n" +
 	"\x12disk_written_bytes\x18\n" +
 	" \x01(\x04R\x10diskWrittenBytes\"\r\n" +
-	"\vInfoRequest\"\xc9\x04\n" +
+	"\vInfoRequest\"\xe0\a\n" +
 	"\fInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12%\n" +
 	"\x0eengine_version\x18\x02 \x01(\tR\rengineVersion\x12,\n" +
@@ -8753,8 +8806,19 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	" \x01(\tR\vnetworkPool\x12!\n" +
 	"\fsubnets_used\x18\v \x01(\rR\vsubnetsUsed\x12#\n" +
 	"\rsubnets_total\x18\f \x01(\rR\fsubnetsTotal\x12*\n" +
-	"\aorphans\x18Z \x03(\v2\x10.agbox.v1.OrphanR\aorphans\x1a<\n" +
+	"\aorphans\x18Z \x03(\v2\x10.agbox.v1.OrphanR\aorphans\x12!\n" +
+	"\fengine_slots\x18[ \x01(\rR\vengineSlots\x12P\n" +
+	"\x0eengine_running\x18\\ \x03(\v2).agbox.v1.InfoResponse.EngineRunningEntryR\rengineRunning\x12P\n" +
+	"\x0eengine_waiting\x18] \x03(\v2).agbox.v1.InfoResponse.EngineWaitingEntryR\rengineWaiting\x12%\n" +
+	"\x0enetworks_ready\x18^ \x01(\rR\rnetworksReady\x12#\n" +
+	"\rnetworks_kept\x18_ \x01(\rR\fnetworksKept\x1a<\n" +
 	"\x0eSandboxesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a@\n" +
+	"\x12EngineRunningEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a@\n" +
+	"\x12EngineWaitingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x99\x01\n" +
 	"\x06Orphan\x12\x1d\n" +
@@ -9133,7 +9197,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 133)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -9265,23 +9329,25 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	nil,                                   // 127: agbox.v1.CreateExecRequest.EnvOverridesEntry
 	nil,                                   // 128: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	nil,                                   // 129: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 130: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 131: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 132: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 133: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 134: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 135: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 136: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 137: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 138: google.protobuf.Timestamp
+	nil,                                   // 130: agbox.v1.InfoResponse.EngineRunningEntry
+	nil,                                   // 131: agbox.v1.InfoResponse.EngineWaitingEntry
+	nil,                                   // 132: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 133: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 134: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 135: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 136: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 137: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 138: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 139: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 140: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	7,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
 	7,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	137, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	137, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	137, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	137, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	139, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	139, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	139, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	139, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
 	119, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	9,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	11,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
@@ -9292,43 +9358,43 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	10,  // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
 	120, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
 	121, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	137, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	139, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	12,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	11,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	13,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
 	122, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	137, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	139, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	16,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	17,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	137, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	137, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	139, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	139, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	10,  // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
 	123, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	138, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	138, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	140, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	140, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	19,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	138, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	138, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	138, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	140, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	140, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	140, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	19,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	137, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	138, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	138, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	137, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	138, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	138, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	138, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	138, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	139, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	140, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	140, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	139, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	140, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	140, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	140, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	140, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	138, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	138, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	140, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	140, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	23,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	137, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	137, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	139, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	139, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	138, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	140, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
 	20,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
 	22,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
@@ -9336,8 +9402,8 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	21,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
 	2,   // 58: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
 	124, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	138, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	138, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	140, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	140, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
 	23,  // 62: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
 	15,  // 63: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
 	18,  // 64: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
@@ -9345,175 +9411,177 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	125, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
 	0,   // 67: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	18,  // 68: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	137, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	139, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
 	126, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
 	0,   // 71: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	127, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	137, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	139, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
 	41,  // 74: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
 	26,  // 75: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	26,  // 76: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	137, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	137, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	137, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	139, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	139, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	139, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
 	18,  // 80: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	0,   // 81: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	137, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	139, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
 	18,  // 83: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	137, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	139, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
 	26,  // 85: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	2,   // 86: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
 	26,  // 87: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	138, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	140, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
 	128, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	0,   // 90: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	65,  // 91: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	138, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	137, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	140, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	139, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
 	129, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
 	68,  // 95: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	138, // 96: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	138, // 97: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
-	18,  // 98: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	75,  // 99: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
-	41,  // 100: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
-	26,  // 101: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
-	61,  // 102: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
-	61,  // 103: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
-	26,  // 104: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
-	80,  // 105: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	138, // 106: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	84,  // 107: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
-	84,  // 108: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	130, // 109: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	138, // 110: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
-	15,  // 111: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	131, // 112: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	93,  // 113: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	93,  // 114: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
-	132, // 115: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	93,  // 116: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
-	15,  // 117: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	133, // 118: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	0,   // 119: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	137, // 120: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	103, // 121: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	134, // 122: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	0,   // 123: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	103, // 124: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	135, // 125: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
-	0,   // 126: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	137, // 127: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	111, // 128: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
-	3,   // 129: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
-	136, // 130: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	137, // 131: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	65,  // 132: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	116, // 133: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
-	117, // 134: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
-	138, // 135: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
-	138, // 136: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
-	4,   // 137: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	27,  // 138: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	29,  // 139: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	31,  // 140: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	33,  // 141: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	34,  // 142: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	35,  // 143: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	36,  // 144: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	39,  // 145: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	40,  // 146: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	43,  // 147: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	44,  // 148: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	46,  // 149: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	48,  // 150: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	49,  // 151: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	50,  // 152: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	51,  // 153: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	53,  // 154: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	55,  // 155: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	57,  // 156: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	58,  // 157: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	60,  // 158: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	62,  // 159: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	63,  // 160: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	66,  // 161: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	109, // 162: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
-	69,  // 163: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	71,  // 164: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	73,  // 165: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	74,  // 166: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	77,  // 167: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	79,  // 168: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	82,  // 169: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	85,  // 170: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	87,  // 171: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	89,  // 172: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	91,  // 173: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	94,  // 174: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	94,  // 175: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	97,  // 176: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	99,  // 177: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	101, // 178: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	102, // 179: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	105, // 180: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	107, // 181: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	112, // 182: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	114, // 183: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
-	118, // 184: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
-	5,   // 185: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	28,  // 186: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	30,  // 187: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	32,  // 188: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	38,  // 189: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 190: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 191: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 192: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	25,  // 193: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	42,  // 194: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	38,  // 195: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	45,  // 196: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	47,  // 197: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	38,  // 198: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 199: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 200: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	52,  // 201: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	54,  // 202: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	56,  // 203: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	38,  // 204: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	59,  // 205: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	61,  // 206: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	25,  // 207: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	64,  // 208: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	67,  // 209: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	110, // 210: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
-	70,  // 211: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	72,  // 212: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	38,  // 213: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	76,  // 214: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	78,  // 215: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	81,  // 216: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	83,  // 217: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	86,  // 218: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	88,  // 219: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	90,  // 220: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	92,  // 221: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	95,  // 222: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	96,  // 223: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
-	98,  // 224: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	100, // 225: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	28,  // 226: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	104, // 227: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	106, // 228: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	108, // 229: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	113, // 230: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	115, // 231: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
-	83,  // 232: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
-	185, // [185:233] is the sub-list for method output_type
-	137, // [137:185] is the sub-list for method input_type
-	137, // [137:137] is the sub-list for extension type_name
-	137, // [137:137] is the sub-list for extension extendee
-	0,   // [0:137] is the sub-list for field type_name
+	130, // 96: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
+	131, // 97: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
+	140, // 98: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	140, // 99: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	18,  // 100: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	75,  // 101: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
+	41,  // 102: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
+	26,  // 103: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
+	61,  // 104: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
+	61,  // 105: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
+	26,  // 106: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
+	80,  // 107: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
+	140, // 108: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	84,  // 109: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
+	84,  // 110: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
+	132, // 111: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	140, // 112: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	15,  // 113: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
+	133, // 114: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	93,  // 115: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
+	93,  // 116: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
+	134, // 117: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	93,  // 118: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	15,  // 119: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	135, // 120: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	0,   // 121: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	139, // 122: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	103, // 123: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	136, // 124: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	0,   // 125: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	103, // 126: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	137, // 127: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	0,   // 128: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
+	139, // 129: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	111, // 130: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
+	3,   // 131: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
+	138, // 132: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	139, // 133: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	65,  // 134: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	116, // 135: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
+	117, // 136: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
+	140, // 137: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	140, // 138: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	4,   // 139: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	27,  // 140: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	29,  // 141: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	31,  // 142: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	33,  // 143: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	34,  // 144: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	35,  // 145: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	36,  // 146: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	39,  // 147: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	40,  // 148: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	43,  // 149: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	44,  // 150: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	46,  // 151: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	48,  // 152: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	49,  // 153: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	50,  // 154: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	51,  // 155: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	53,  // 156: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	55,  // 157: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	57,  // 158: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	58,  // 159: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	60,  // 160: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	62,  // 161: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	63,  // 162: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	66,  // 163: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	109, // 164: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
+	69,  // 165: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	71,  // 166: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	73,  // 167: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	74,  // 168: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	77,  // 169: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	79,  // 170: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	82,  // 171: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	85,  // 172: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	87,  // 173: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	89,  // 174: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	91,  // 175: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	94,  // 176: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	94,  // 177: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	97,  // 178: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	99,  // 179: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	101, // 180: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	102, // 181: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	105, // 182: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	107, // 183: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	112, // 184: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	114, // 185: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
+	118, // 186: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
+	5,   // 187: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	28,  // 188: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	30,  // 189: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	32,  // 190: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	38,  // 191: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 192: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 193: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 194: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	25,  // 195: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	42,  // 196: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	38,  // 197: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	45,  // 198: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	47,  // 199: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	38,  // 200: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 201: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 202: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	52,  // 203: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	54,  // 204: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	56,  // 205: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	38,  // 206: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	59,  // 207: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	61,  // 208: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	25,  // 209: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	64,  // 210: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	67,  // 211: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	110, // 212: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
+	70,  // 213: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	72,  // 214: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	38,  // 215: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	76,  // 216: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	78,  // 217: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	81,  // 218: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	83,  // 219: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	86,  // 220: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	88,  // 221: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	90,  // 222: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	92,  // 223: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	95,  // 224: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	96,  // 225: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
+	98,  // 226: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	100, // 227: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	28,  // 228: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	104, // 229: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	106, // 230: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	108, // 231: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	113, // 232: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	115, // 233: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	83,  // 234: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	187, // [187:235] is the sub-list for method output_type
+	139, // [139:187] is the sub-list for method input_type
+	139, // [139:139] is the sub-list for extension type_name
+	139, // [139:139] is the sub-list for extension extendee
+	0,   // [0:139] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -9555,7 +9623,7 @@ func file_agbox_v1_agbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   133,
+			NumMessages:   135,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
