@@ -66,7 +66,7 @@ type attachLink struct {
 // attached; what the command writes from then on is copied. Without WithOutput it is for input alone. The context's end is
 // as Detach. It fails with ErrExecNotFound, or ErrUnavailable when the daemon does not run.
 func (c *Client) AttachExec(ctx context.Context, execID string, opts ...AttachOption) (*Attachment, error) {
-	a := &Attachment{client: c, exec: Exec{ID: execID}, attached: make(chan struct{}), sender: make(chan struct{}, 1),
+	a := &Attachment{client: c, remote: c.raw.Remote(), exec: Exec{ID: execID}, attached: make(chan struct{}), sender: make(chan struct{}, 1),
 		done: make(chan struct{}), changed: make(chan struct{})}
 	for _, opt := range opts {
 		opt(a)

@@ -18,9 +18,10 @@ import (
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk/raw"
+	"google.golang.org/grpc"
 )
 
-// Client talks to the daemon of the calling user. It is safe for concurrent use.
+// Client talks to a daemon, that of the calling user unless said otherwise. It is safe for concurrent use.
 type Client struct{ raw *raw.Client }
 
 // Option changes what New returns.
@@ -33,14 +34,28 @@ func WithSocket(path string) Option { return raw.WithSocket(path) }
 // the goroutine that waits; f must not block.
 func WithBrokenStream(f func(error)) Option { return raw.WithBrokenStream(f) }
 
+// WithHost uses the daemon behind a gateway, https://HOST:PORT with its token, or the one of a user of a machine that is reached
+// by ssh, ssh://USER@HOST, instead of the calling user's. ca is a PEM file of certificates to trust, such as that of a gateway
+// that signs its own. token and ca may be "".
+func WithHost(address, token, ca string) Option { return raw.WithHost(address, token, ca) }
+
 // New returns a client; it connects with the first call, so the daemon need not run yet. Close must
-// follow.
+// follow. Where AGBOX_HOST names another machine's daemon and no option does, it is WithHost with that, AGBOX_TOKEN and AGBOX_CA.
 func New(opts ...Option) (*Client, error) {
-	conn, err := raw.Dial(opts...)
+	conn, err := raw.Dial(append([]Option{raw.FromEnvironment()}, opts...)...)
 	if err != nil {
 		return nil, err
 	}
 	return &Client{conn}, nil
+}
+
+// Over returns a client of whoever answers on conn, which stays the caller's: Close does not close it.
+func Over(conn grpc.ClientConnInterface, opts ...Option) (*Client, error) {
+	over, err := raw.Over(conn, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{over}, nil
 }
 
 // Close ends the connection; what still waits fails.

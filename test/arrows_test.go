@@ -13,11 +13,16 @@ const module = "github.com/agbox-dev/agbox/"
 // has that of the folder above. Tests may import what they like; nobody else imports what is for tests.
 var rooms = map[string]string{
 	// What people use knows the daemon's wire and nothing else of it.
-	"cmd/agbox": "sdk sdk/raw proto/... text",
+	"cmd/agbox": "cmd/agbox/... gateway gateway/access sdk sdk/raw proto/... text",
 	"sdk":       "sdk/raw sdk/apply sdk/pack proto/...",
 	"sdk/raw":   "proto/...",
 	"sdk/apply": "",
 	"sdk/pack":  "",
+
+	// The gateway is a client of the wire, too. What a create request says it reads as the daemon does.
+	"gateway":        "gateway/... sdk/... proto/... text",
+	"gateway/access": "ranges server/spec proto/... text",
+	"gateway/route":  "",
 
 	// The daemon: each asks those after it.
 	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",
@@ -29,7 +34,7 @@ var rooms = map[string]string{
 	"persist":          "proto/...",
 
 	// What knows Docker implements actors/runtime and does not know who asks.
-	"dockerrt": "paths dockerrt/... actors/runtime guest/... execlog oplog hosttree/... hostpath proto/... text",
+	"dockerrt": "paths ranges dockerrt/... actors/runtime guest/... execlog oplog hosttree/... hostpath proto/... text",
 
 	// The program inside a sandbox, and the way to it.
 	"cmd/agbox-init": "guest/...",
@@ -45,13 +50,14 @@ var rooms = map[string]string{
 	"hosttree": "paths hosttree/... hostpath",
 	"hostpath": "paths proto/...",
 	"paths":    "",
+	"ranges":   "",
 	"text":     "",
 	"proto":    "proto/...",
 
 	// What is for tests.
 	"actors/actorstest": "paths actors/runtime guest/files guest/protocol hosttree/... proto/...",
 	"sdk/sdktest":       "server/... actors/... persist proto/...",
-	"test":              "server/... actors/... dockerrt/... guest/... sdk/... persist hostpath proto/... test/... text",
+	"test":              "server/... actors/... dockerrt/... gateway/... guest/... sdk/... persist hostpath proto/... test/... text",
 	"cmd/agbox-bench":   "actors/lifecycle actors/runtime persist proto/... sdk/... test/...",
 	"cmd/agbox-chaos":   "test/...",
 }

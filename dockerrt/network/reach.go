@@ -8,6 +8,7 @@ import (
 
 	"github.com/agbox-dev/agbox/dockerrt/network/isolation"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/ranges"
 )
 
 // Network modes of a spec; neither of them is internet.
@@ -41,7 +42,7 @@ func (ns *Networks) reach(spec *agboxv1.NetworkSpec) isolation.Reach {
 	}
 	for _, server := range servers {
 		prefix := netip.PrefixFrom(server, server.BitLen())
-		if isolation.Special(prefix) {
+		if ranges.Special(prefix) {
 			for _, protocol := range protocols("") {
 				reach.Allow = append(reach.Allow, isolation.Destination{Prefix: prefix, Protocol: protocol, FirstPort: domain, LastPort: domain})
 			}

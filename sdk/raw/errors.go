@@ -117,6 +117,12 @@ func (c *Client) typed(err error) error {
 }
 
 func (c *Client) unavailable(message string) string {
+	switch {
+	case c.host != nil:
+		return c.host.unavailable(message)
+	case c.socket == "": // somebody else's connection, who has said it
+		return message
+	}
 	if failure := c.dialing.Load(); failure != nil && *failure != nil {
 		if errors.Is(*failure, fs.ErrPermission) {
 			return fmt.Sprintf("agboxd's socket is not yours to use: %v: run as the user who started agboxd", *failure)

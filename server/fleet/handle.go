@@ -31,6 +31,8 @@ func Handle(v actors.View) *agboxv1.SandboxHandle {
 		StateChangedAt:    v.State.ChangedAt,
 		Ports:             v.State.Ports,
 		Recovered:         v.State.Recovered,
+		CpuLimit:          v.Spec.CpuLimit,
+		MemoryLimit:       v.Spec.MemoryLimit,
 	}
 }
 

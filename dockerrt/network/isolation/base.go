@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+
+	"github.com/agbox-dev/agbox/ranges"
 )
 
 // chain is a chain with the rules that belong in it.
@@ -55,7 +57,7 @@ func (r *Rules) chains() []chain {
 
 func specials() [][]expr.Any {
 	var rules [][]expr.Any
-	for _, p := range special {
+	for _, p := range ranges.Reserved {
 		rules = append(rules, rule(inside(destination, p), drop))
 	}
 	return rules

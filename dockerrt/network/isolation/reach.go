@@ -11,6 +11,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/agbox-dev/agbox/ranges"
 )
 
 // MaxDestinations bounds the list of one sandbox: each packet is compared with one after the other.
@@ -133,7 +135,7 @@ func (d Destination) check() error {
 func (r *Rules) reachChain(reach Reach) chain {
 	var named, wide [][]expr.Any
 	for _, d := range reach.Allow {
-		if reach.Private || Special(d.Prefix.Masked()) {
+		if reach.Private || ranges.Special(d.Prefix.Masked()) {
 			named = append(named, d.rule())
 		} else {
 			wide = append(wide, d.rule())

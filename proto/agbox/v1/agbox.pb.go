@@ -1660,6 +1660,9 @@ type SandboxHandle struct {
 	Restarts uint32 `protobuf:"varint,68,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	// In a list that would be too large for one answer: of the services there are only names and images. GetSandbox has all.
 	Elided bool `protobuf:"varint,69,opt,name=elided,proto3" json:"elided,omitempty"`
+	// As in CreateSpec, the daemon's defaults included; 0: no limit.
+	CpuLimit    float64 `protobuf:"fixed64,110,opt,name=cpu_limit,json=cpuLimit,proto3" json:"cpu_limit,omitempty"`
+	MemoryLimit int64   `protobuf:"varint,111,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"`
 	// The database had lost the sandbox: what it was asked to be was put together from its containers, and is not all there.
 	Recovered     bool `protobuf:"varint,90,opt,name=recovered,proto3" json:"recovered,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1813,6 +1816,20 @@ func (x *SandboxHandle) GetElided() bool {
 		return x.Elided
 	}
 	return false
+}
+
+func (x *SandboxHandle) GetCpuLimit() float64 {
+	if x != nil {
+		return x.CpuLimit
+	}
+	return 0
+}
+
+func (x *SandboxHandle) GetMemoryLimit() int64 {
+	if x != nil {
+		return x.MemoryLimit
+	}
+	return 0
 }
 
 func (x *SandboxHandle) GetRecovered() bool {
@@ -8480,7 +8497,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\rRestartPolicy\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12!\n" +
 	"\fmax_restarts\x18\x02 \x01(\rR\vmaxRestarts\x123\n" +
-	"\abackoff\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackoff\"\x98\a\n" +
+	"\abackoff\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\abackoff\"\xd8\a\n" +
 	"\rSandboxHandle\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12,\n" +
@@ -8503,7 +8520,9 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\aidle_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\x06idleAt\x12>\n" +
 	"\rlease_ends_at\x18C \x01(\v2\x1a.google.protobuf.TimestampR\vleaseEndsAt\x12\x1a\n" +
 	"\brestarts\x18D \x01(\rR\brestarts\x12\x16\n" +
-	"\x06elided\x18E \x01(\bR\x06elided\x12\x1c\n" +
+	"\x06elided\x18E \x01(\bR\x06elided\x12\x1b\n" +
+	"\tcpu_limit\x18n \x01(\x01R\bcpuLimit\x12!\n" +
+	"\fmemory_limit\x18o \x01(\x03R\vmemoryLimit\x12\x1c\n" +
 	"\trecovered\x18Z \x01(\bR\trecovered\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

@@ -1,11 +1,12 @@
-package isolation
+// Package ranges knows which addresses are not public. It stands by itself.
+package ranges
 
 import "net/netip"
 
-// special are the IPv4 ranges that are not public: those of IANA's special-purpose address registry (RFC 6890 and its
+// Reserved are the IPv4 ranges that are not public: those of IANA's special-purpose address registry (RFC 6890 and its
 // updates) that are not reachable globally, the relay anycast that was withdrawn (RFC 7526), and multicast. The whole of
 // 192.0.0.0/24 counts, although two addresses in it are reachable. Of IPv6 nothing is open, so that there is no such list.
-var special = []netip.Prefix{
+var Reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),       // this network
 	netip.MustParsePrefix("10.0.0.0/8"),      // private
 	netip.MustParsePrefix("100.64.0.0/10"),   // between carriers and their customers
@@ -25,7 +26,7 @@ var special = []netip.Prefix{
 
 // Special reports whether all of the range is one that is not public.
 func Special(p netip.Prefix) bool {
-	for _, s := range special {
+	for _, s := range Reserved {
 		if p.Bits() >= s.Bits() && s.Contains(p.Addr()) {
 			return true
 		}

@@ -1,0 +1,194 @@
+// Package gateway serves agboxd to programs that speak something else than gRPC on its Unix socket, or are elsewhere: E2B's
+// SDKs, gRPC over TLS, browsers that want a port of a sandbox. It is a client of the daemon's wire and nothing else. Who may do
+// what, package access decides, for all of them alike.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/agbox-dev/agbox/gateway/access"
+	"github.com/agbox-dev/agbox/gateway/route"
+)
+
+// DefaultListen is where a gateway listens that is told nothing else.
+const DefaultListen = "127.0.0.1:7439"
+
+// Config is what a gateway has to be told.
+type Config struct {
+	// Listen is HOST:PORT. An address that is not loopback needs TLS.
+	Listen string
+	// Domain ends the names of sandboxes' ports, <port>-<id>.<Domain>; "" is localhost.
+	Domain string
+	TLS    TLS
+	// Tokens decide who is let in.
+	Tokens *access.Tokens
+	// Log gets what the gateway does, and a line for each call that changes something or was refused.
+	Log *slog.Logger
+}
+
+// Gateway is one listener. Run serves it.
+type Gateway struct {
+	config   Config
+	access   *access.Access
+	listener *doors
+	server   *http.Server
+	grpc     *proxy
+	handlers handlers
+	guesses  guesses
+}
+
+// handlers answer what the gateway passes on. To those of a sandbox's port it passes on everything, with its route.Target and
+// nobody's identity: who may use it they decide. The others get an access.Identity.
+type handlers struct {
+	envd    http.Handler // a sandbox's data plane of E2B
+	ports   http.Handler // any other port of a sandbox
+	e2b     http.Handler // E2B's control plane
+	metrics http.Handler
+}
+
+// New listens, and refuses what would not be safe. conn is the daemon; it stays the caller's. Run or Close must follow.
+func New(config Config, conn grpc.ClientConnInterface) (*Gateway, error) {
+	if config.Listen == "" {
+		config.Listen = DefaultListen
+	}
+	if config.Domain == "" {
+		config.Domain = "localhost"
+	}
+	decides, err := access.New(config.Tokens, conn, config.Log)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{config: config, access: decides, guesses: guesses{waiting: make(chan struct{}, maxWaiting)}}
+	g.handlers = handlers{
+		envd:    route.NotImplemented("E2B's data plane"),
+		ports:   route.NotImplemented("ports of sandboxes"),
+		e2b:     route.NotImplemented("E2B's control plane"),
+		metrics: route.NotImplemented("metrics"),
+	}
+	g.grpc = newProxy(decides)
+	if g.listener, err = listen(config); err != nil {
+		return nil, err
+	}
+	g.server = g.newServer()
+	return g, nil
+}
+
+// Address is where the gateway listens.
+func (g *Gateway) Address() net.Addr { return g.listener.Addr() }
+
+// URL is where clients on this machine find it.
+func (g *Gateway) URL() string {
+	scheme := "http"
+	if g.config.TLS.Enabled() {
+		scheme = "https"
+	}
+	return scheme + "://" + g.Address().String()
+}
+
+// Access is what decides about calls, for tests of those who serve them.
+func (g *Gateway) Access() *access.Access { return g.access }
+
+// farewell is how long Run lets requests end that are being answered, when its context has ended.
+const farewell = time.Second
+
+// Run serves until the context ends, and returns when nothing is served any more. Streams that are open then are cut: their
+// clients come back.
+func (g *Gateway) Run(ctx context.Context) error {
+	var serving sync.WaitGroup
+	ended := make(chan error, 1)
+	serving.Go(func() { ended <- g.server.Serve(g.listener) })
+	defer serving.Wait()
+	defer g.Close()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("gateway: %w", err)
+	case <-ctx.Done():
+	}
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if err := g.server.Shutdown(leave); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	return nil
+}
+
+// Close ends everything at once.
+func (g *Gateway) Close() error {
+	err := errors.Join(g.server.Close(), g.listener.Close())
+	g.grpc.Stop()
+	g.grpc.apart.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// ServeHTTP passes a request on to whoever answers it.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx := access.WithPeer(r.Context(), r.RemoteAddr)
+	target, found, err := route.Of(r, g.config.Domain)
+	switch {
+	case err != nil:
+		route.Refuse(w, http.StatusBadRequest, strings.TrimPrefix(err.Error(), "route: "))
+	case found && target.Port == route.EnvdPort:
+		g.handlers.envd.ServeHTTP(w, r.WithContext(route.With(ctx, target)))
+	case found:
+		g.handlers.ports.ServeHTTP(w, r.WithContext(route.With(ctx, target)))
+	case r.URL.Path == "/healthz":
+		w.Header().Set("Content-Type", "text/plain")
+		fmt.Fprintln(w, "ok")
+	case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
+		g.serveGRPC(w, r.WithContext(ctx))
+	case r.URL.Path == "/health": // E2B's clients ask it without a token
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		g.serveKnown(w, r.WithContext(ctx))
+	}
+}
+
+// serveKnown serves what only holders of a token may ask.
+func (g *Gateway) serveKnown(w http.ResponseWriter, r *http.Request) {
+	ctx, err := g.identified(r)
+	switch {
+	case errors.Is(err, errGuessing):
+		w.Header().Set("Connection", "close")
+		route.Refuse(w, http.StatusTooManyRequests, err.Error())
+	case errors.Is(err, access.ErrNoToken), errors.Is(err, access.ErrToken):
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		route.Refuse(w, http.StatusUnauthorized, strings.TrimPrefix(err.Error(), "access: "))
+	case err != nil:
+		g.config.Log.Error("cannot tell who is who", slog.Any("error", err))
+		route.Refuse(w, http.StatusInternalServerError, "the gateway cannot read its tokens: see its log")
+	case r.URL.Path == "/metrics":
+		g.handlers.metrics.ServeHTTP(w, r.WithContext(ctx))
+	default:
+		r.Body = http.MaxBytesReader(w, r.Body, maxControlBody)
+		g.handlers.e2b.ServeHTTP(w, r.WithContext(ctx))
+	}
+}
+
+// identified returns the request's context with who sent it.
+func (g *Gateway) identified(r *http.Request) (context.Context, error) {
+	id, err := g.access.Authenticate(r)
+	if err != nil {
+		g.config.Log.Info("token refused", slog.String("from", r.RemoteAddr), slog.String("path", r.URL.Path), slog.Any("error", err))
+		if errors.Is(err, access.ErrToken) {
+			if slow := g.guesses.slow(r.Context(), r.RemoteAddr); slow != nil {
+				return nil, slow
+			}
+		}
+		return nil, err
+	}
+	proven(r.Context())
+	return access.With(r.Context(), id), nil
+}

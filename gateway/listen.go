@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// Limits on clients. Bodies have none of their own here: whoever reads them bounds them.
+const (
+	maxConnections = 2048
+	// maxUnproven is how many connections may be open that have shown no token.
+	maxUnproven = 256
+	// headerTime is how long a client may take for the TLS handshake, and for a request's headers.
+	headerTime = 10 * time.Second
+	// idleTime is how long a connection may lie unused.
+	idleTime = 5 * time.Minute
+	// pingAfter and pingTime are when a silent HTTP/2 connection is asked whether it still is one, and for how long.
+	pingAfter = 30 * time.Second
+	pingTime  = 20 * time.Second
+	// maxStreams are the calls that one HTTP/2 connection may have under way.
+	maxStreams = 1024
+	maxHeaders = 64 << 10
+	// maxControlBody bounds a request to E2B's control plane.
+	maxControlBody = 1 << 20
+)
+
+// ErrUnsafe reports a configuration that would let strangers in, or read along.
+var ErrUnsafe = errors.New("gateway: unsafe")
+
+func listen(config Config) (*doors, error) {
+	address, err := net.ResolveTCPAddr("tcp", config.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: cannot listen on %q: %w", config.Listen, err)
+	}
+	if !address.IP.IsLoopback() && !config.TLS.Enabled() {
+		return nil, fmt.Errorf("%w: on %s others would read tokens on the wire: give --tls-cert and --tls-key, or --tls-self-signed, or listen on 127.0.0.1", ErrUnsafe, config.Listen)
+	}
+	var secure *tls.Config
+	if config.TLS.Enabled() {
+		if secure, err = config.TLS.config(); err != nil {
+			return nil, err
+		}
+		secure.NextProtos = []string{"h2", "http/1.1"}
+	}
+	listener, err := net.ListenTCP("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	d := &doors{open: map[*door]struct{}{}}
+	d.Listener = netutil.LimitListener(listener, maxConnections)
+	if d.secure = secure; secure != nil {
+		d.Listener = &tlsDoors{d.Listener, secure}
+	}
+	return d, nil
+}
+
+// tlsDoors is tls.NewListener; the connections stay ones that net/http knows.
+type tlsDoors struct {
+	net.Listener
+	config *tls.Config
+}
+
+func (t *tlsDoors) Accept() (net.Conn, error) {
+	conn, err := t.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return tls.Server(conn, t.config), nil
+}
+
+// doors know which connections have shown a token. Of those that have not, the one that waits longest goes when there are too
+// many.
+type doors struct {
+	net.Listener
+	secure *tls.Config
+
+	mu    sync.Mutex
+	open  map[*door]struct{} // unproven
+	count int
+}
+
+// door is one connection.
+type door struct {
+	conn   net.Conn
+	since  time.Time
+	busy   bool
+	doors  *doors
+	proven sync.Once
+}
+
+type doorKey struct{}
+
+// enter is called for each connection, before its first request.
+func (d *doors) enter(ctx context.Context, conn net.Conn) context.Context {
+	one := &door{conn: conn, since: time.Now(), doors: d}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open[one] = struct{}{}
+	if len(d.open) > maxUnproven {
+		d.evict()
+	}
+	return context.WithValue(ctx, doorKey{}, one)
+}
+
+// evict closes the oldest unproven connection that is not being answered, else the oldest.
+func (d *doors) evict() {
+	var oldest *door
+	for one := range d.open {
+		if oldest == nil || oldest.busy && !one.busy || oldest.busy == one.busy && one.since.Before(oldest.since) {
+			oldest = one
+		}
+	}
+	delete(d.open, oldest)
+	go oldest.conn.Close() // TLS says goodbye, which may block
+}
+
+// changed follows what net/http does with a connection.
+func (d *doors) changed(conn net.Conn, state http.ConnState) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for one := range d.open {
+		if one.conn != conn {
+			continue
+		}
+		switch state {
+		case http.StateActive:
+			one.busy = true
+		case http.StateIdle:
+			one.busy = false
+		case http.StateClosed, http.StateHijacked:
+			delete(d.open, one)
+		}
+	}
+}
+
+// proven notes that the connection of a request has shown a secret.
+func proven(ctx context.Context) {
+	if one, ok := ctx.Value(doorKey{}).(*door); ok {
+		one.proven.Do(func() {
+			one.doors.mu.Lock()
+			defer one.doors.mu.Unlock()
+			delete(one.doors.open, one)
+		})
+	}
+}
+
+// Proven is for those who let a request in by another secret than a token: its connection is none of a stranger's from then on.
+func Proven(ctx context.Context) { proven(ctx) }
+
+func (g *Gateway) newServer() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(!g.config.TLS.Enabled())
+	return &http.Server{
+		Handler: g, Protocols: protocols, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders,
+		TLSConfig: g.listener.secure, ConnContext: g.listener.enter, ConnState: g.listener.changed,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTime},
+		ErrorLog: slog.NewLogLogger(g.config.Log.Handler(), slog.LevelDebug),
+	}
+}
