@@ -13,37 +13,37 @@ import (
 
 // commit records a group of writes in one transaction. A write that cannot be stored is left out and fails alone; where
 // the file takes nothing, all fail at once, because each further transaction would only find that again.
-func (db *DB) commit(group []*write) {
-	group = db.refuseUncovered(group)
-	if err := db.ready(); err != nil {
-		db.fail(group, err)
+func (c *committer) commit(group []*write) {
+	group = c.refuseUncovered(group)
+	if err := c.ready(); err != nil {
+		c.fail(group, err)
 		return
 	}
 	for len(group) > 0 {
 		crashPoint()
-		broken, err := db.try(group)
+		broken, err := c.try(group)
 		crashPoint()
 		switch {
 		case broken != nil:
-			db.fail([]*write{broken}, err)
+			c.fail([]*write{broken}, err)
 			group = slices.DeleteFunc(group, func(w *write) bool { return w == broken })
 		case err != nil:
-			db.full = noSpace(err) || errors.Is(err, syscall.EROFS)
-			db.fail(group, err)
+			c.full = noSpace(err) || errors.Is(err, syscall.EROFS)
+			c.fail(group, err)
 			return
 		default:
-			db.full = false
-			db.succeed(group)
+			c.full = false
+			c.succeed(group)
 			return
 		}
 	}
 }
 
 // try returns the write that cannot be stored, if it was that.
-func (db *DB) try(group []*write) (broken *write, err error) {
-	db.transactions.Add(1)
-	generation := db.generation
-	err = db.bolt.Load().Update(func(tx *bbolt.Tx) error {
+func (c *committer) try(group []*write) (broken *write, err error) {
+	c.transactions.Add(1)
+	generation := c.generation
+	err = c.bolt.Load().Update(func(tx *bbolt.Tx) error {
 		created := false
 		for _, w := range group {
 			w.err = w.apply(tx)
@@ -56,18 +56,18 @@ func (db *DB) try(group []*write) (broken *write, err error) {
 			created = created || w.created
 		}
 		if created {
-			return db.advance(tx)
+			return c.advance(tx)
 		}
 		return nil
 	})
 	if err != nil {
-		db.generation = generation
+		c.generation = generation
 	}
 	return broken, err
 }
 
-func (db *DB) fail(group []*write, err error) {
-	err = db.writeError(err)
+func (c *committer) fail(group []*write, err error) {
+	err = c.writeError(err)
 	for _, w := range group {
 		w.err = err
 		close(w.done)
@@ -75,38 +75,38 @@ func (db *DB) fail(group []*write, err error) {
 }
 
 // succeed answers those whose writes are durable. Who has created a sandbox waits for the witness, too.
-func (db *DB) succeed(group []*write) {
+func (c *committer) succeed(group []*write) {
 	for _, covered := range []bool{false, true} {
 		if covered {
-			if err := db.testify(); err != nil { // the next create tries again, and is refused
-				db.log.Error("audit: the instance file does not say that the database has a new sandbox", "error", err)
+			if err := c.testify(); err != nil { // the next create tries again, and is refused
+				c.log.Error("audit: the instance file does not say that the database has a new sandbox", "error", err)
 			}
 		}
 		for _, w := range group {
 			if w.created == covered {
-				db.answer(w)
+				c.answer(w)
 			}
 		}
 	}
 }
 
-func (db *DB) answer(w *write) {
+func (c *committer) answer(w *write) {
 	if w.err == nil && w.changed != "" {
-		db.changes.wake(w.changed, w.created)
+		c.changes.wake(w.changed, w.created)
 	}
 	close(w.done)
 }
 
 // refuseUncovered answers creates that could be lost without a trace, with a copy of the database, because the witness
 // could not be written the last time and cannot be now.
-func (db *DB) refuseUncovered(group []*write) []*write {
-	err := db.testify()
+func (c *committer) refuseUncovered(group []*write) []*write {
+	err := c.testify()
 	if err == nil {
 		return group
 	}
 	return slices.DeleteFunc(group, func(w *write) bool {
 		if w.creates {
-			db.fail([]*write{w}, err)
+			c.fail([]*write{w}, err)
 		}
 		return w.creates
 	})
@@ -117,14 +117,14 @@ const probeSize = 1 << 20
 
 // ready reports why nothing can be recorded now. Where a disk was full it looks for room by itself: a transaction that
 // fails for want of it has the whole file read.
-func (db *DB) ready() error {
-	if err := db.inPlace(); err != nil {
+func (c *committer) ready() error {
+	if err := c.inPlace(); err != nil {
 		return err
 	}
-	if !db.full {
+	if !c.full {
 		return nil
 	}
-	probe, err := unnamed(db.path)
+	probe, err := unnamed(c.path)
 	if err != nil {
 		return err
 	}
@@ -137,30 +137,30 @@ func (db *DB) ready() error {
 
 // inPlace reports why the file that is open is not the one that the next start finds. One that was removed is put back:
 // the daemon still has all of it.
-func (db *DB) inPlace() error {
-	info, err := os.Stat(db.path)
+func (c *committer) inPlace() error {
+	info, err := os.Stat(c.path)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := db.putBack(); err != nil {
+		if err := c.putBack(); err != nil {
 			return fmt.Errorf("%w: %s was removed and cannot be put back: %w: make its directory writable, or save the data with agboxd backup",
-				ErrMoved, db.path, err)
+				ErrMoved, c.path, err)
 		}
-		info, err = db.file, nil
+		info, err = c.file, nil
 	}
-	if err == nil && os.SameFile(info, db.file) {
-		if db.moved = nil; db.unsynced {
-			err = syncDir(filepath.Dir(db.path))
-			db.unsynced = err != nil
+	if err == nil && os.SameFile(info, c.file) {
+		if c.moved = nil; c.unsynced {
+			err = syncDir(filepath.Dir(c.path))
+			c.unsynced = err != nil
 		}
 		if err == nil {
 			return nil
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s cannot be looked at: %w", ErrMoved, db.path, err)
+		return fmt.Errorf("%w: %s cannot be looked at: %w", ErrMoved, c.path, err)
 	}
-	if db.moved == nil {
-		db.moved = db.replaced()
-		db.log.Error("audit: the database was replaced while agboxd runs: changes are refused", "error", db.moved)
+	if c.moved == nil {
+		c.moved = c.replaced()
+		c.log.Error("audit: the database was replaced while agboxd runs: changes are refused", "error", c.moved)
 	}
-	return db.moved
+	return c.moved
 }

@@ -32,8 +32,14 @@ type DB struct {
 	// spooling holds a token while a copy is made.
 	spooling chan struct{}
 
-	// Of the writer alone:
+	commits *committer
+	// transactions counts those that were begun.
+	transactions atomic.Int64
+}
 
+// committer is the writer: its goroutine alone uses what is in it, and Close after that has ended.
+type committer struct {
+	*DB
 	witness *Witness // nil: there is none
 	// generation is the newest one that is in the database.
 	generation uint64
@@ -45,8 +51,6 @@ type DB struct {
 	moved error
 	// full: the last transaction found no room.
 	full bool
-	// transactions counts those that were begun.
-	transactions atomic.Int64
 }
 
 // Option changes how Open opens a database.
@@ -96,17 +100,19 @@ func Open(path string, change ...Option) (db *DB, err error) {
 	if bolt, err = compact(bolt, path); err != nil {
 		return nil, openError(path, err)
 	}
-	db = &DB{path: path, log: with.log, witness: with.witness, queue: make(chan *write), closing: make(chan struct{}), spooling: make(chan struct{}, 1)}
-	if db.file, err = os.Stat(path); err == nil && db.witness != nil {
-		db.generation, err = identify(bolt, db.witness)
+	db = &DB{path: path, log: with.log, queue: make(chan *write), closing: make(chan struct{}), spooling: make(chan struct{}, 1)}
+	c := &committer{DB: db, witness: with.witness}
+	if c.file, err = os.Stat(path); err == nil && c.witness != nil {
+		c.generation, err = identify(bolt, c.witness)
 	}
 	if err != nil {
 		return nil, openError(path, errors.Join(err, bolt.Close()))
 	}
 	db.bolt.Store(bolt)
+	db.commits = c
 	db.changes.waiting, db.changes.feed.created = map[string]chan struct{}{}, map[string]uint64{}
 	db.written.Add(1)
-	go db.writeLoop()
+	go c.writeLoop()
 	return db, nil
 }
 
@@ -150,27 +156,27 @@ func (db *DB) Close() error {
 		close(db.closing)
 		db.written.Wait()
 		db.changes.wakeAll()
-		err = db.end()
+		err = db.commits.end()
 	})
 	return err
 }
 
 // end closes the file. Its generation grows once more, so that a copy that was made meanwhile is an older one.
-func (db *DB) end() error {
-	misplaced := db.inPlace()
-	bolt := db.bolt.Load()
-	if db.witness == nil {
+func (c *committer) end() error {
+	misplaced := c.inPlace()
+	bolt := c.bolt.Load()
+	if c.witness == nil {
 		return errors.Join(misplaced, bolt.Close())
 	}
 	if misplaced != nil { // what is at its place, or was saved, does not get any newer
-		return errors.Join(misplaced, bolt.Close(), db.witness.close())
+		return errors.Join(misplaced, bolt.Close(), c.witness.close())
 	}
-	if err := bolt.Update(db.advance); err != nil {
-		db.log.Warn("a copy of the database from before now will not be told from it", slog.Any("error", db.writeError(err)))
-	} else if err := db.testify(); err != nil {
-		db.log.Warn("a copy of the database from before now will not be told from it", slog.Any("error", err))
+	if err := bolt.Update(c.advance); err != nil {
+		c.log.Warn("a copy of the database from before now will not be told from it", slog.Any("error", c.writeError(err)))
+	} else if err := c.testify(); err != nil {
+		c.log.Warn("a copy of the database from before now will not be told from it", slog.Any("error", err))
 	}
-	return errors.Join(bolt.Close(), db.witness.close())
+	return errors.Join(bolt.Close(), c.witness.close())
 }
 
 func (db *DB) view(fn func(*bbolt.Tx) error) (err error) {

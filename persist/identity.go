@@ -83,18 +83,18 @@ func identify(bolt *bbolt.DB, w *Witness) (uint64, error) {
 
 // advance takes the next generation, for a change that a copy must not be without. The witness hears of it once it is
 // durable, by testify.
-func (db *DB) advance(tx *bbolt.Tx) error {
-	if db.witness == nil {
+func (c *committer) advance(tx *bbolt.Tx) error {
+	if c.witness == nil {
 		return nil
 	}
-	db.generation = readIdentity(tx).Generation + 1
-	return putGeneration(tx, db.generation)
+	c.generation = readIdentity(tx).Generation + 1
+	return putGeneration(tx, c.generation)
 }
 
 // testify has the witness say what the database has reached.
-func (db *DB) testify() error {
-	if db.witness == nil || db.witness.identity.Generation == db.generation {
+func (c *committer) testify() error {
+	if c.witness == nil || c.witness.identity.Generation == c.generation {
 		return nil
 	}
-	return db.witness.record(db.generation)
+	return c.witness.record(c.generation)
 }

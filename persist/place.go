@@ -68,33 +68,33 @@ func (db *DB) spool(to *os.File) error {
 // with ErrMoved where that cannot be; from then on changes fail so too. For whoever hears that something has happened in
 // the directory.
 func (db *DB) Check() error {
-	return db.hand(&write{apply: func(*bbolt.Tx) error { return db.checkWitness() }})
+	return db.hand(&write{apply: func(*bbolt.Tx) error { return db.commits.checkWitness() }})
 }
 
 // putBack copies the file that is open, of which nothing is lost, and goes on with the copy once that has the old name. Where
 // it fails nothing has changed.
-func (db *DB) putBack() error {
-	file, err := beside(db.path)
+func (c *committer) putBack() error {
+	file, err := beside(c.path)
 	if err != nil {
 		return err
 	}
-	_, err = db.Backup(file)
+	_, err = c.Backup(file)
 	info, statErr := file.Stat()
 	var bolt *bbolt.DB
 	if err = errors.Join(err, statErr, file.Sync(), file.Close()); err == nil {
 		bolt, err = openFile(file.Name())
 	}
 	if err == nil {
-		if err = os.Rename(file.Name(), db.path); err != nil {
+		if err = os.Rename(file.Name(), c.path); err != nil {
 			err = errors.Join(err, bolt.Close())
 		}
 	}
 	if err != nil {
 		return errors.Join(err, remove(file.Name()))
 	}
-	db.file, db.unsynced = info, true
-	db.log.Error("audit: the database was removed while agboxd runs, and put back whole", slog.String("path", db.path))
-	_ = db.bolt.Swap(bolt).Close() // what was to be written is in the copy
+	c.file, c.unsynced = info, true
+	c.log.Error("audit: the database was removed while agboxd runs, and put back whole", slog.String("path", c.path))
+	_ = c.bolt.Swap(bolt).Close() // what was to be written is in the copy
 	return nil
 }
 
@@ -103,33 +103,33 @@ const rescued = ".rescued"
 
 // replaced saves the database that is open beside the file that somebody has put in its place, and says what to do. That
 // file stays as it is: it may be what they want.
-func (db *DB) replaced() error {
-	saved := db.path + rescued
+func (c *committer) replaced() error {
+	saved := c.path + rescued
 	err := PlaceFile(saved, 0o600, func(to io.Writer) error {
-		_, err := db.Backup(to)
+		_, err := c.Backup(to)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("%w: somebody put another file at %s, and a copy of what agboxd had there could not be saved: %w: "+
-			"make room, and save it with agboxd backup before agboxd ends", ErrMoved, db.path, err)
+			"make room, and save it with agboxd backup before agboxd ends", ErrMoved, c.path, err)
 	}
 	return fmt.Errorf("%w: somebody put another file at %s; what agboxd had there is saved as %s: stop agboxd, put the right one at %s, "+
-		"and start it again", ErrMoved, db.path, saved, db.path)
+		"and start it again", ErrMoved, c.path, saved, c.path)
 }
 
 // checkWitness puts the witness back when it was removed or changed.
-func (db *DB) checkWitness() error {
-	if db.witness == nil {
+func (c *committer) checkWitness() error {
+	if c.witness == nil {
 		return nil
 	}
-	there, err := os.Stat(db.witness.path)
-	ours, err2 := db.witness.file.Stat()
+	there, err := os.Stat(c.witness.path)
+	ours, err2 := c.witness.file.Stat()
 	if err == nil && err2 == nil && os.SameFile(there, ours) {
 		return nil
 	}
-	if err := db.witness.place(db.witness.identity); err != nil {
+	if err := c.witness.place(c.witness.identity); err != nil {
 		return err
 	}
-	db.log.Error("audit: the instance file was removed or replaced while agboxd runs, and put back", slog.String("path", db.witness.path))
+	c.log.Error("audit: the instance file was removed or replaced while agboxd runs, and put back", slog.String("path", c.witness.path))
 	return nil
 }

@@ -109,23 +109,23 @@ func (db *DB) hand(w *write) error {
 
 // writeLoop is the only writer. The queue is unbuffered, so whoever handed in a write is waiting for it, and
 // when closing is seen nobody is left behind.
-func (db *DB) writeLoop() {
-	defer db.written.Done()
+func (c *committer) writeLoop() {
+	defer c.written.Done()
 	for {
 		select {
-		case first := <-db.queue:
-			db.commit(db.gather(first))
-		case <-db.closing:
+		case first := <-c.queue:
+			c.commit(c.gather(first))
+		case <-c.closing:
 			return
 		}
 	}
 }
 
-func (db *DB) gather(first *write) []*write {
+func (c *committer) gather(first *write) []*write {
 	group := []*write{first}
 	for len(group) < groupLimit {
 		select {
-		case w := <-db.queue:
+		case w := <-c.queue:
 			group = append(group, w)
 		default:
 			return group

@@ -28,6 +28,15 @@ type app struct {
 	raw     atomic.Bool // our terminal is another program's
 }
 
+// The commands, by what they are about.
+type (
+	daemonCommands   struct{ *app }
+	lifeCommands     struct{ *app }
+	execCommands     struct{ *app }
+	fileCommands     struct{ *app }
+	snapshotCommands struct{ *app }
+)
+
 // run does what the arguments say and returns the exit code.
 func run(args []string, io stdio) int {
 	a := &app{stdio: io}
@@ -69,8 +78,10 @@ func (a *app) root() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print responses as JSON, one object per line")
-	root.AddCommand(a.versionCommand(), a.pingCommand(), a.infoCommand(), a.doctorCommand(), a.pruneCommand(), a.sandboxCommand(),
-		a.snapshotCommand(), a.cpCommand(), a.lsCommand(), a.statCommand(), a.rmCommand(), a.watchFilesCommand(), a.changesCommand())
+	daemon, files := daemonCommands{a}, fileCommands{a}
+	root.AddCommand(daemon.versionCommand(), daemon.pingCommand(), daemon.infoCommand(), daemon.doctorCommand(), daemon.pruneCommand(), a.sandboxCommand(),
+		snapshotCommands{a}.snapshotCommand(), files.cpCommand(), files.lsCommand(), files.statCommand(), files.rmCommand(), files.watchFilesCommand(),
+		files.changesCommand())
 	return root
 }
 
@@ -81,11 +92,12 @@ func (a *app) sandboxCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.createCommand(), a.listCommand(), a.getCommand(), a.stopCommand(), a.resumeCommand(), a.pauseCommand(),
-		a.unpauseCommand(), a.drainCommand(), a.extendCommand(),
-		a.deleteCommand(), a.execCommand(), a.attachCommand(), a.eventsCommand(), a.logsCommand(), a.signalCommand(),
-		a.holdCommand(), a.detachCommand(),
-		a.waitCommand(), a.watchCommand(), a.statsCommand(), a.execsCommand(), a.forkCommand())
+	life, execs := lifeCommands{a}, execCommands{a}
+	cmd.AddCommand(a.createCommand(), a.listCommand(), a.getCommand(), life.stopCommand(), life.resumeCommand(), life.pauseCommand(),
+		life.unpauseCommand(), life.drainCommand(), life.extendCommand(),
+		life.deleteCommand(), execs.execCommand(), execs.attachCommand(), a.eventsCommand(), execs.logsCommand(), execs.signalCommand(),
+		life.holdCommand(), life.detachCommand(),
+		life.waitCommand(), a.watchCommand(), daemonCommands{a}.statsCommand(), execs.execsCommand(), snapshotCommands{a}.forkCommand())
 	return cmd
 }
 

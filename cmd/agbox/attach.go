@@ -16,7 +16,7 @@ type attachFlags struct {
 	keys               string
 }
 
-func (a *app) attachCommand() *cobra.Command {
+func (a execCommands) attachCommand() *cobra.Command {
 	var f attachFlags
 	cmd := &cobra.Command{
 		Use:   "attach EXEC",
@@ -56,7 +56,7 @@ func detachKeys(text string) ([]byte, error) {
 	return keys, nil
 }
 
-func (a *app) attach(ctx context.Context, c *sdk.Client, id string, f attachFlags) error {
+func (a execCommands) attach(ctx context.Context, c *sdk.Client, id string, f attachFlags) error {
 	keys, err := detachKeys(f.keys)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (a *app) attach(ctx context.Context, c *sdk.Client, id string, f attachFlag
 	if f.fromStart {
 		opts = append(opts, sdk.WithOutputFrom(0, 0))
 	}
-	console := &console{app: a, client: c, stdin: !f.noStdin, keys: keys}
+	console := &console{app: a.app, client: c, stdin: !f.noStdin, keys: keys}
 	exec, err := console.run(ctx, id, opts...)
 	switch {
 	case errors.Is(err, sdk.ErrDetached):
@@ -89,7 +89,7 @@ func (a *app) attach(ctx context.Context, c *sdk.Client, id string, f attachFlag
 }
 
 // left is how a run ends that was told to leave the command alone.
-func (a *app) left(id string) error {
+func (a execCommands) left(id string) error {
 	a.say("left exec %s, which goes on: agbox sandbox attach %s", id, id)
 	return nil
 }

@@ -22,7 +22,7 @@ type changesFlags struct {
 	apply, yes, overwrite, outside, tar bool
 }
 
-func (a *app) changesCommand() *cobra.Command {
+func (a fileCommands) changesCommand() *cobra.Command {
 	var f changesFlags
 	cmd := &cobra.Command{
 		Use:   "changes SANDBOX [TARGET]",
@@ -78,7 +78,7 @@ Pause or stop a sandbox that is at work before its changes are applied.`,
 // maxApplied bounds how many changes are kept in mind for a question.
 const maxApplied = 1_000_000
 
-func (a *app) changes(ctx context.Context, c *sdk.Client, id string, targets []string, f changesFlags) error {
+func (a fileCommands) changes(ctx context.Context, c *sdk.Client, id string, targets []string, f changesFlags) error {
 	var mounts []sdk.ChangedMount
 	var all []sdk.Change
 	out := bufio.NewWriter(a.out)
@@ -113,7 +113,7 @@ func (a *app) changes(ctx context.Context, c *sdk.Client, id string, targets []s
 	return a.applyChanges(ctx, c, id, mounts[0], all, f)
 }
 
-func (a *app) applyChanges(ctx context.Context, c *sdk.Client, id string, mount sdk.ChangedMount, all []sdk.Change, f changesFlags) error {
+func (a fileCommands) applyChanges(ctx context.Context, c *sdk.Client, id string, mount sdk.ChangedMount, all []sdk.Change, f changesFlags) error {
 	run := 0
 	for i := range all {
 		if runByGit(all[i].Path) && all[i].Kind != sdk.ChangeRemoved {
@@ -190,7 +190,7 @@ type changeLine struct {
 
 var specialModes = map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky}
 
-func (a *app) printChange(out io.Writer, c *sdk.Change) error {
+func (a fileCommands) printChange(out io.Writer, c *sdk.Change) error {
 	mode := uint32(c.Mode.Perm())
 	for bit, flag := range specialModes {
 		if c.Mode&flag != 0 {

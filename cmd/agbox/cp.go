@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) cpCommand() *cobra.Command {
+func (a fileCommands) cpCommand() *cobra.Command {
 	var owner string
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE TARGET",
@@ -69,7 +69,7 @@ func remote(arg string) (place, bool) {
 	return place{id, path}, found && !strings.ContainsAny(id, "/.")
 }
 
-func (a *app) copyIn(ctx context.Context, c *sdk.Client, local string, to place, opts ...sdk.TransferOption) error {
+func (a fileCommands) copyIn(ctx context.Context, c *sdk.Client, local string, to place, opts ...sdk.TransferOption) error {
 	if local == "-" {
 		_, err := c.UploadTar(ctx, to.sandbox, to.path, a.in, opts...)
 		return err
@@ -78,7 +78,7 @@ func (a *app) copyIn(ctx context.Context, c *sdk.Client, local string, to place,
 	return err
 }
 
-func (a *app) copyOut(ctx context.Context, c *sdk.Client, from place, local string, opts ...sdk.TransferOption) error {
+func (a fileCommands) copyOut(ctx context.Context, c *sdk.Client, from place, local string, opts ...sdk.TransferOption) error {
 	if local != "-" {
 		return c.Download(ctx, from.sandbox, from.path, local, opts...)
 	}

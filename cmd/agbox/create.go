@@ -168,7 +168,7 @@ func (a *app) create(ctx context.Context, c *sdk.Client, f createFlags) error {
 	if err := a.created(ctx, c, box, err); err != nil {
 		return err
 	}
-	return a.held(ctx, box.ID, hold)
+	return lifeCommands{a}.held(ctx, box.ID, hold)
 }
 
 // created tells of a sandbox that was accepted, if it was.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) doctorCommand() *cobra.Command {
+func (a daemonCommands) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine agboxd, its engine and this host, and say what mends what is wrong",
@@ -36,7 +36,7 @@ Exit codes: 0 if no promise is broken, warnings included; 1 if one is.`,
 }
 
 // diagnosis shows the findings and makes the exit code of the worst.
-func (a *app) diagnosis(resp *agboxv1.DoctorResponse) error {
+func (a daemonCommands) diagnosis(resp *agboxv1.DoctorResponse) error {
 	if a.json {
 		if err := a.printJSON(resp); err != nil {
 			return err

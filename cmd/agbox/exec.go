@@ -35,7 +35,7 @@ type execFlags struct {
 	keys          string
 }
 
-func (a *app) execCommand() *cobra.Command {
+func (a execCommands) execCommand() *cobra.Command {
 	f := execFlags{env: pairs{inherit: true}}
 	cmd := &cobra.Command{
 		Use:   "exec SANDBOX [flags] -- COMMAND [ARG...]",
@@ -82,7 +82,7 @@ somebody else cancelled it and its exit code is unknown; 2 for wrong usage.`,
 	return cmd
 }
 
-func (a *app) exec(ctx context.Context, sandbox string, command []string, f execFlags) error {
+func (a execCommands) exec(ctx context.Context, sandbox string, command []string, f execFlags) error {
 	keys, err := detachKeys(f.keys)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 	signals, ignore := listen()
 	defer ignore()
 	ctx, leave := context.WithCancelCause(ctx)
-	s := &session{app: a, client: c, signals: signals, accepted: make(chan string, 1), leave: leave, patience: termPatience}
+	s := &session{app: a.app, client: c, signals: signals, accepted: make(chan string, 1), leave: leave, patience: termPatience}
 	var group sync.WaitGroup
 	group.Go(func() { s.obey(ctx) })
 	defer group.Wait()
@@ -119,7 +119,7 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 		return s.printDetached(resp)
 	}
 	s.accepted <- resp.GetExecId()
-	console := &console{app: a, client: c, begun: true, stdin: f.stdin, keys: keys}
+	console := &console{app: a.app, client: c, begun: true, stdin: f.stdin, keys: keys}
 	exec, err := console.run(ctx, resp.GetExecId(), sdk.WithOutputFrom(0, 0))
 	if errors.Is(err, sdk.ErrDetached) {
 		return a.left(exec.ID)
@@ -128,7 +128,7 @@ func (a *app) exec(ctx context.Context, sandbox string, command []string, f exec
 }
 
 // window returns the size of the terminal that the command is to have, nil for none, and has it named in TERM as ours.
-func (a *app) window(f *execFlags) (*agboxv1.TerminalSize, error) {
+func (a execCommands) window(f *execFlags) (*agboxv1.TerminalSize, error) {
 	own := a.ownTerminal()
 	switch {
 	case !f.tty:

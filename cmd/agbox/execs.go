@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) execsCommand() *cobra.Command {
+func (a execCommands) execsCommand() *cobra.Command {
 	var names []string
 	var limit uint32
 	cmd := &cobra.Command{
@@ -47,12 +47,12 @@ func remarks(used *agboxv1.ExecResources) []string {
 	return text
 }
 
-func (a *app) execs(ctx context.Context, c *sdk.Client, req *agboxv1.ListExecsRequest) error {
+func (a execCommands) execs(ctx context.Context, c *sdk.Client, req *agboxv1.ListExecsRequest) error {
 	resp, err := c.Raw().ListExecs(ctx, req)
 	if err != nil {
 		return err
 	}
-	return printAll(a, resp.GetExecs(), []string{"ID", "SANDBOX", "STATE", "EXIT", "ENDED", "COMMAND"}, func(exec *agboxv1.ExecStatus) []string {
+	return printAll(a.app, resp.GetExecs(), []string{"ID", "SANDBOX", "STATE", "EXIT", "ENDED", "COMMAND"}, func(exec *agboxv1.ExecStatus) []string {
 		code, ended := "", ""
 		if exec.GetEndedAt() != nil {
 			code, ended = fmt.Sprint(exec.GetExitCode()), timeText(exec.GetEndedAt().AsTime())

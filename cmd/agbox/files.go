@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) lsCommand() *cobra.Command {
+func (a fileCommands) lsCommand() *cobra.Command {
 	var recursive bool
 	var limit uint32
 	cmd := &cobra.Command{
@@ -35,7 +35,7 @@ func (a *app) lsCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) statCommand() *cobra.Command {
+func (a fileCommands) statCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stat SANDBOX:PATH",
 		Short: "Show one file of a sandbox",
@@ -51,8 +51,8 @@ func (a *app) statCommand() *cobra.Command {
 	}
 }
 
-func (a *app) printFiles(files []*agboxv1.FileInfo) error {
-	return printAll(a, files, []string{"MODE", "OWNER", "SIZE", "MODIFIED", "TYPE", "PATH"}, func(f *agboxv1.FileInfo) []string {
+func (a fileCommands) printFiles(files []*agboxv1.FileInfo) error {
+	return printAll(a.app, files, []string{"MODE", "OWNER", "SIZE", "MODIFIED", "TYPE", "PATH"}, func(f *agboxv1.FileInfo) []string {
 		name := fileText(f.GetPath())
 		if f.GetType() == sdk.FileSymlink {
 			name += " -> " + fileText(f.GetLinkTarget())
@@ -70,7 +70,7 @@ func fileText(name string) string {
 	return name
 }
 
-func (a *app) rmCommand() *cobra.Command {
+func (a fileCommands) rmCommand() *cobra.Command {
 	var recursive bool
 	cmd := &cobra.Command{
 		Use:   "rm SANDBOX:PATH",
@@ -85,7 +85,7 @@ func (a *app) rmCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) watchFilesCommand() *cobra.Command {
+func (a fileCommands) watchFilesCommand() *cobra.Command {
 	var recursive bool
 	cmd := &cobra.Command{
 		Use:   "watch-files SANDBOX:PATH",
@@ -99,7 +99,7 @@ until the sandbox stops. The first line says that the watch has begun.`,
 	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
 		at, _ := remote(args[0])
 		events, err := c.Raw().WatchFiles(ctx, &agboxv1.WatchFilesRequest{SandboxId: at.sandbox, Path: at.path, Recursive: recursive})
-		return printStream(a, events, err, nil, func(event *agboxv1.FileEvent) error { return a.printLine("%s", fileEventText(event)) })
+		return printStream(a.app, events, err, nil, func(event *agboxv1.FileEvent) error { return a.printLine("%s", fileEventText(event)) })
 	})
 	return cmd
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) holdCommand() *cobra.Command {
+func (a lifeCommands) holdCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "hold SANDBOX",
 		Short: "Hold a sandbox's lease until this command ends",
@@ -27,7 +27,7 @@ itself when the sandbox is detached or deleted.`,
 }
 
 // held returns when there is nothing to hold any more, or the person ends it.
-func (a *app) held(ctx context.Context, id string, hold *sdk.Hold) error {
+func (a lifeCommands) held(ctx context.Context, id string, hold *sdk.Hold) error {
 	a.say("holding %s", id)
 	if err := hold.Wait(); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (a *app) held(ctx context.Context, id string, hold *sdk.Hold) error {
 	return ctx.Err()
 }
 
-func (a *app) detachCommand() *cobra.Command {
+func (a lifeCommands) detachCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "detach SANDBOX",
 		Short: "Let a sandbox with a lease live on without a holder",

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) infoCommand() *cobra.Command {
+func (a daemonCommands) infoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "info",
 		Short: "Show what agboxd runs on and how much of it is in use",
@@ -31,7 +31,7 @@ func (a *app) infoCommand() *cobra.Command {
 	}
 }
 
-func (a *app) info(ctx context.Context, c *sdk.Client) error {
+func (a daemonCommands) info(ctx context.Context, c *sdk.Client) error {
 	info, err := c.Info(ctx)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) signalCommand() *cobra.Command {
+func (a execCommands) signalCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "signal EXEC SIGNAL",
 		Short:   "Send a signal to a running command",

@@ -19,7 +19,7 @@ const atOnce = 8
 // transition is a method of the client that takes one sandbox to another state.
 type transition func(*sdk.Client, context.Context, string, ...sdk.WaitOption) error
 
-func (a *app) stopCommand() *cobra.Command {
+func (a lifeCommands) stopCommand() *cobra.Command {
 	var force bool
 	var grace time.Duration
 	var cmd *cobra.Command
@@ -49,15 +49,15 @@ func (a *app) stopCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) pauseCommand() *cobra.Command {
+func (a lifeCommands) pauseCommand() *cobra.Command {
 	return a.transitionCommand("pause", "Freeze sandboxes; their memory stays", (*sdk.Client).Pause)
 }
 
-func (a *app) unpauseCommand() *cobra.Command {
+func (a lifeCommands) unpauseCommand() *cobra.Command {
 	return a.transitionCommand("unpause", "Let frozen sandboxes go on", (*sdk.Client).Unpause)
 }
 
-func (a *app) drainCommand() *cobra.Command {
+func (a lifeCommands) drainCommand() *cobra.Command {
 	var deadline time.Duration
 	cmd := a.transitionCommand("drain", "Stop sandboxes once their commands have ended",
 		func(c *sdk.Client, ctx context.Context, id string, opts ...sdk.WaitOption) error {
@@ -67,7 +67,7 @@ func (a *app) drainCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) extendCommand() *cobra.Command {
+func (a lifeCommands) extendCommand() *cobra.Command {
 	var maxDuration, idle time.Duration
 	cmd := &cobra.Command{
 		Use:   "extend SANDBOX",
@@ -101,12 +101,12 @@ func (a *app) extendCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) resumeCommand() *cobra.Command {
+func (a lifeCommands) resumeCommand() *cobra.Command {
 	return a.bulkCommand("resume", "Start stopped sandboxes again", (*sdk.Client).Resume, (*sdk.Client).ResumeSandboxes,
 		func(ids []string) proto.Message { return &agboxv1.ResumeSandboxesResponse{SandboxIds: ids} })
 }
 
-func (a *app) transitionCommand(verb, short string, to transition) *cobra.Command {
+func (a lifeCommands) transitionCommand(verb, short string, to transition) *cobra.Command {
 	var noWait bool
 	cmd := &cobra.Command{
 		Use:   verb + " SANDBOX...",
@@ -120,7 +120,7 @@ func (a *app) transitionCommand(verb, short string, to transition) *cobra.Comman
 	return cmd
 }
 
-func (a *app) deleteCommand() *cobra.Command {
+func (a lifeCommands) deleteCommand() *cobra.Command {
 	cmd := a.bulkCommand("delete", "Delete sandboxes and all that belongs to them", (*sdk.Client).Delete, (*sdk.Client).DeleteSandboxes,
 		func(ids []string) proto.Message {
 			return &agboxv1.DeleteSandboxesResponse{DeletedSandboxIds: ids, DeletedCount: uint32(len(ids))}
@@ -130,7 +130,7 @@ func (a *app) deleteCommand() *cobra.Command {
 }
 
 // bulkCommand is for sandboxes by name, or for all with a label; answer is what the daemon has said of those.
-func (a *app) bulkCommand(verb, short string, to transition, all bulk, answer func(ids []string) proto.Message) *cobra.Command {
+func (a lifeCommands) bulkCommand(verb, short string, to transition, all bulk, answer func(ids []string) proto.Message) *cobra.Command {
 	var noWait bool
 	var chosen selector
 	cmd := &cobra.Command{
@@ -160,7 +160,7 @@ func (a *app) bulkCommand(verb, short string, to transition, all bulk, answer fu
 }
 
 // each does the same to several sandboxes and prints, in the order given, the ids where it worked.
-func (a *app) each(ctx context.Context, c *sdk.Client, ids []string, to transition, opts ...sdk.WaitOption) error {
+func (a lifeCommands) each(ctx context.Context, c *sdk.Client, ids []string, to transition, opts ...sdk.WaitOption) error {
 	errs := make([]error, len(ids))
 	var group errgroup.Group
 	group.SetLimit(atOnce)

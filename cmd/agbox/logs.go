@@ -17,7 +17,7 @@ type logFlags struct {
 	hasTail, hasService                 bool
 }
 
-func (a *app) logsCommand() *cobra.Command {
+func (a execCommands) logsCommand() *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
 		Use:   "logs EXEC | SANDBOX",
@@ -70,7 +70,7 @@ ends. Where an exec has the same id, --story and --stdout mean the sandbox.`,
 	return cmd
 }
 
-func (a *app) execLog(ctx context.Context, c *sdk.Client, id string, f logFlags) error {
+func (a execCommands) execLog(ctx context.Context, c *sdk.Client, id string, f logFlags) error {
 	opts := []sdk.LogOption{sdk.WithOffset(f.offset)}
 	if f.hasTail {
 		opts = append(opts, sdk.WithTail(uint64(f.tail)))
@@ -90,7 +90,7 @@ func (a *app) execLog(ctx context.Context, c *sdk.Client, id string, f logFlags)
 	return err
 }
 
-func (a *app) bothLogs(ctx context.Context, c *sdk.Client, id string, opts []sdk.LogOption) error {
+func (a execCommands) bothLogs(ctx context.Context, c *sdk.Client, id string, opts []sdk.LogOption) error {
 	for chunk, err := range c.LogChunks(ctx, id, opts...) {
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ func (a *app) bothLogs(ctx context.Context, c *sdk.Client, id string, opts []sdk
 	return nil
 }
 
-func (a *app) sandboxLog(ctx context.Context, c *sdk.Client, id string, f logFlags) error {
+func (a execCommands) sandboxLog(ctx context.Context, c *sdk.Client, id string, f logFlags) error {
 	log := sdk.SandboxLog{Follow: f.follow, Service: f.service}
 	switch {
 	case f.hasService:

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) pruneCommand() *cobra.Command {
+func (a daemonCommands) pruneCommand() *cobra.Command {
 	var chosen selector
 	var olderThan time.Duration
 	var snapshots, dryRun, noWait bool

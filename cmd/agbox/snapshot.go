@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) snapshotCommand() *cobra.Command {
+func (a snapshotCommands) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Keep a sandbox's files and make sandboxes from them",
@@ -23,7 +23,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) snapshotCreateCommand() *cobra.Command {
+func (a snapshotCommands) snapshotCreateCommand() *cobra.Command {
 	var id string
 	var labels pairs
 	cmd := &cobra.Command{
@@ -53,7 +53,7 @@ gives it up: there is no snapshot then, and the sandbox goes on at once.`,
 }
 
 // capture makes a snapshot and shows how far it is.
-func (a *app) capture(ctx context.Context, c *sdk.Client, req *agboxv1.SnapshotSandboxRequest) (*agboxv1.Snapshot, error) {
+func (a snapshotCommands) capture(ctx context.Context, c *sdk.Client, req *agboxv1.SnapshotSandboxRequest) (*agboxv1.Snapshot, error) {
 	stream, err := c.Raw().CaptureSandbox(ctx, req)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (a *app) capture(ctx context.Context, c *sdk.Client, req *agboxv1.SnapshotS
 	}
 }
 
-func (a *app) snapshotListCommand() *cobra.Command {
+func (a snapshotCommands) snapshotListCommand() *cobra.Command {
 	var of string
 	var labels pairs
 	cmd := &cobra.Command{
@@ -93,7 +93,7 @@ func (a *app) snapshotListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printAll(a, resp.GetSnapshots(), []string{"ID", "SANDBOX", "SIZE", "CREATED", "LABELS"}, func(s *agboxv1.Snapshot) []string {
+			return printAll(a.app, resp.GetSnapshots(), []string{"ID", "SANDBOX", "SIZE", "CREATED", "LABELS"}, func(s *agboxv1.Snapshot) []string {
 				labels := labelText(s.GetLabels())
 				if s.GetFork() {
 					labels = "(of a fork)"
@@ -107,7 +107,7 @@ func (a *app) snapshotListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) snapshotRemoveCommand() *cobra.Command {
+func (a snapshotCommands) snapshotRemoveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rm SNAPSHOT...",
 		Aliases: []string{"delete"},
@@ -123,7 +123,7 @@ func (a *app) snapshotRemoveCommand() *cobra.Command {
 	}
 }
 
-func (a *app) forkCommand() *cobra.Command {
+func (a snapshotCommands) forkCommand() *cobra.Command {
 	var id string
 	var noWait bool
 	var labels pairs

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) statsCommand() *cobra.Command {
+func (a daemonCommands) statsCommand() *cobra.Command {
 	var labels pairs
 	var watch bool
 	var interval time.Duration
@@ -49,9 +49,9 @@ func (a *app) statsCommand() *cobra.Command {
 }
 
 // watchStats prints a line for each container each time, until interrupted or until agboxd goes away.
-func (a *app) watchStats(ctx context.Context, c *sdk.Client, req *agboxv1.WatchStatsRequest) error {
+func (a daemonCommands) watchStats(ctx context.Context, c *sdk.Client, req *agboxv1.WatchStatsRequest) error {
 	stream, err := c.Raw().WatchStats(ctx, req)
-	return printStream(a, stream, err, errStreamEnded, func(stats *agboxv1.SandboxStats) (err error) {
+	return printStream(a.app, stream, err, errStreamEnded, func(stats *agboxv1.SandboxStats) (err error) {
 		for _, s := range stats.GetContainers() {
 			err = errors.Join(err, a.printLine("%s  %s  cpu %s  memory %s  pids %d", stats.GetSandboxId(), cmp.Or(s.GetServiceName(), "(primary)"),
 				s.GetCpuTime().AsDuration().Round(time.Millisecond), byteText(s.GetMemoryBytes()), s.GetPids()))
@@ -60,13 +60,13 @@ func (a *app) watchStats(ctx context.Context, c *sdk.Client, req *agboxv1.WatchS
 	})
 }
 
-func (a *app) stats(ctx context.Context, c *sdk.Client, id string) error {
+func (a daemonCommands) stats(ctx context.Context, c *sdk.Client, id string) error {
 	resp, err := c.Raw().GetStats(ctx, &agboxv1.GetStatsRequest{SandboxId: id})
 	if err != nil {
 		return err
 	}
 	head := []string{"CONTAINER", "CPU TIME", "MEMORY", "PIDS", "NET IN / OUT", "DISK READ / WRITTEN"}
-	return printAll(a, resp.GetContainers(), head, func(s *agboxv1.ContainerStats) []string {
+	return printAll(a.app, resp.GetContainers(), head, func(s *agboxv1.ContainerStats) []string {
 		return []string{
 			cmp.Or(s.GetServiceName(), "(primary)"), s.GetCpuTime().AsDuration().Round(time.Millisecond).String(),
 			byteText(s.GetMemoryBytes()) + " of " + byteText(s.GetMemoryLimitBytes()), fmt.Sprint(s.GetPids()),

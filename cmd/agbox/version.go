@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func (a daemonCommands) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of agbox, and of agboxd when it can be reached",
@@ -20,7 +20,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-func (a *app) version(ctx context.Context, c *sdk.Client, _ []string) error {
+func (a daemonCommands) version(ctx context.Context, c *sdk.Client, _ []string) error {
 	versions := struct {
 		Agbox  string `json:"agbox"`
 		Agboxd string `json:"agboxd,omitempty"`
@@ -42,7 +42,7 @@ func (a *app) version(ctx context.Context, c *sdk.Client, _ []string) error {
 	return nil
 }
 
-func (a *app) pingCommand() *cobra.Command {
+func (a daemonCommands) pingCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ping",
 		Short: "Ask whether agboxd runs",
@@ -51,7 +51,7 @@ func (a *app) pingCommand() *cobra.Command {
 	}
 }
 
-func (a *app) ping(ctx context.Context, c *sdk.Client, _ []string) error {
+func (a daemonCommands) ping(ctx context.Context, c *sdk.Client, _ []string) error {
 	resp, err := c.Raw().Ping(ctx, &agboxv1.PingRequest{})
 	if err != nil {
 		return err

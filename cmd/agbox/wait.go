@@ -16,7 +16,7 @@ import (
 // exitNotReached is wait's code when the sandbox did not get there.
 const exitNotReached = 3
 
-func (a *app) waitCommand() *cobra.Command {
+func (a lifeCommands) waitCommand() *cobra.Command {
 	var names []string
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ the time was over before, or when it gets there no more.`,
 	return cmd
 }
 
-func (a *app) wait(ctx context.Context, c *sdk.Client, id string, timeout time.Duration, states []sdk.State) error {
+func (a lifeCommands) wait(ctx context.Context, c *sdk.Client, id string, timeout time.Duration, states []sdk.State) error {
 	box, reached, err := c.WaitSandbox(ctx, id, timeout, states...)
 	if err != nil {
 		return err

@@ -17,9 +17,9 @@ import (
 func (l *Link) Signal(ctx context.Context, execID string, signal int) error {
 	p, err := l.await(ctx, nil, true)
 	if err == nil {
-		err = l.result(ctx, l.ask(p, func(token uint64) protocol.Message {
+		err = l.ask(p, func(token uint64) protocol.Message {
 			return &protocol.Signal{Token: token, ID: execID, Signal: signal}
-		}))
+		}).result(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("signal %d to exec %s: %w", signal, execID, err)
@@ -45,9 +45,9 @@ func (l *Link) ask(p *Peer, what func(token uint64) protocol.Message) *question 
 	return q
 }
 
-func (l *Link) drop(q *question) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (q *question) drop() {
+	q.peer.link.mu.Lock()
+	defer q.peer.link.mu.Unlock()
 	delete(q.peer.signals, q.token)
 }
 
@@ -61,7 +61,7 @@ func (q *question) answered() bool {
 }
 
 // result waits for the answer.
-func (l *Link) result(ctx context.Context, q *question) (err error) {
+func (q *question) result(ctx context.Context) (err error) {
 	select {
 	case m := <-q.answer:
 		return signalled(m)
@@ -70,7 +70,7 @@ func (l *Link) result(ctx context.Context, q *question) (err error) {
 	case <-q.peer.done:
 		err = ErrSignalUnknown
 	}
-	l.drop(q)
+	q.drop()
 	select {
 	case m := <-q.answer: // it came at the same moment
 		return signalled(m)

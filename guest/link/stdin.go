@@ -37,9 +37,9 @@ func (l *Link) Resize(ctx context.Context, execID string, size protocol.Size) er
 	for told := (*Peer)(nil); ; {
 		p, err := l.await(ctx, told, true)
 		if err == nil {
-			err = l.result(ctx, l.ask(p, func(token uint64) protocol.Message {
+			err = l.ask(p, func(token uint64) protocol.Message {
 				return &protocol.Resize{Token: token, ID: execID, Size: size}
-			}))
+			}).result(ctx)
 		}
 		switch {
 		case errors.Is(err, ErrSignalUnknown):

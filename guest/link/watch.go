@@ -55,7 +55,7 @@ func (l *Link) watch() {
 			}
 		}
 		if q != nil {
-			l.drop(q)
+			q.drop()
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (l *Link) Ping(ctx context.Context) error {
 		case <-p.done:
 			gone = p
 		case <-ctx.Done():
-			l.drop(q)
+			q.drop()
 			return ctx.Err()
 		}
 	}
