@@ -26,9 +26,10 @@ var others = []string{"cmd/agbox-bench", "cmd/agbox-chaos"}
 
 // wide are types that may have more methods, and why.
 var wide = map[string]string{
-	"server.Server": "it has one for each call of the wire",
-	"sdk.Client":    "it has one for each thing that a person asks for",
-	"actors.System": "its parts share one state: the fleet's entries",
+	"server.Server":             "it has one for each call of the wire",
+	"sdk.Client":                "it has one for each thing that a person asks for",
+	"actors.System":             "its parts share one state: the fleet's entries",
+	"actors/lifecycle.decision": "it has one for each command",
 }
 
 // TestSizes: no production code outgrows what can be read. Tests and what is for them, generated code, benches and chaos are
