@@ -6,9 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/agbox-dev/agbox/persist"
 	"github.com/agbox-dev/agbox/server/socket"
@@ -27,38 +26,41 @@ type guard struct {
 // watch does so until ctx ends; then wait returns. Where nothing can be watched it says so, once: the database's place is
 // looked at with each change of it in any case.
 func (g *guard) watch(ctx context.Context) (wait func()) {
-	watcher, err := fsnotify.NewWatcher()
+	watched, err := newPlaces()
 	if err != nil {
 		g.log.Warn("a socket that somebody removes will not be made again: nothing can be watched", slog.Any("error", err))
 		return func() {}
 	}
 	var group sync.WaitGroup
 	group.Go(func() {
-		defer watcher.Close()
-		g.check(watcher)
+		defer watched.close()
+		g.check(watched)
 		for {
-			select {
-			case event := <-watcher.Events:
-				if g.concerns(event) {
-					g.check(watcher)
-				}
-			case err := <-watcher.Errors: // something may have been missed
-				g.log.Warn("the daemon's directories were not watched for a moment", slog.Any("error", err))
-				g.check(watcher)
-			case <-ctx.Done():
+			names, err := watched.next()
+			switch {
+			case ctx.Err() != nil:
 				return
+			case err != nil:
+				g.log.Warn("the daemon's directories are not watched any more", slog.Any("error", err))
+				return
+			case slices.ContainsFunc(names, g.concerns):
+				g.check(watched)
 			}
 		}
+	})
+	group.Go(func() {
+		<-ctx.Done()
+		watched.close()
 	})
 	return group.Wait
 }
 
-func (g *guard) concerns(event fsnotify.Event) bool {
-	if !event.Has(fsnotify.Remove) && !event.Has(fsnotify.Rename) && !event.Has(fsnotify.Create) {
-		return false
+func (g *guard) concerns(name string) bool {
+	if name == "" {
+		return true
 	}
-	for _, path := range []string{g.paths.database, g.paths.witness, g.paths.socket, g.paths.lock, g.paths.data, filepath.Dir(g.paths.socket)} {
-		if event.Name == path {
+	for _, path := range []string{g.paths.database, g.paths.witness, g.paths.socket, g.paths.lock} {
+		if name == filepath.Base(path) {
 			return true
 		}
 	}
@@ -67,10 +69,10 @@ func (g *guard) concerns(event fsnotify.Event) bool {
 
 // check looks until nothing had to be made any more: a directory that was made is watched from the next look on, and what
 // has happened in it by then only that look shows.
-func (g *guard) check(watcher *fsnotify.Watcher) {
+func (g *guard) check(watched *places) {
 	for made := true; made; {
 		for _, dir := range []string{g.paths.data, filepath.Dir(g.paths.socket)} {
-			if err := watcher.Add(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // which the look mends
+			if err := watched.add(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // which the look mends
 				g.log.Warn("a directory cannot be watched", slog.String("path", dir), slog.Any("error", err))
 			}
 		}
