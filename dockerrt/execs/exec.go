@@ -42,15 +42,15 @@ func (es *Execs) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 	sandboxID, execID := request.SandboxId, request.ExecId
 	// A command for which the file of its result was made may run: what this process lacks, such as a descriptor, is no end of it.
 	asked := es.layout.Recorded(sandboxID, execID)
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = engine.TryDelay, lastAttempt
-	result, err := es.exec(ctx, request)
+	result, err := es.exec(ctx, request, asked)
+	wait := backoff.ExponentialBackOff{InitialInterval: engine.TryDelay, MaxInterval: lastAttempt,
+		RandomizationFactor: backoff.DefaultRandomizationFactor, Multiplier: backoff.DefaultMultiplier}
 	for asked && err != nil && ctx.Err() == nil && !errors.Is(err, link.ErrClosed) {
 		delay := wait.NextBackOff()
 		es.log.Warn("a command that may run cannot be attached to yet", "sandbox_id", sandboxID, "exec_id", execID, "again_in", delay, "error", err)
 		select {
 		case <-time.After(delay):
-			result, err = es.exec(ctx, request)
+			result, err = es.exec(ctx, request, asked)
 		case <-ctx.Done():
 		}
 	}
@@ -71,12 +71,15 @@ func (es *Execs) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 // lastAttempt is the longest time between two attempts to attach to a command.
 const lastAttempt = 5 * time.Second
 
-func (es *Execs) exec(ctx context.Context, request *agboxv1.CreateExecRequest) (protocol.Result, error) {
+// exec tries once. asked: the command may have been started, and have ended, before.
+func (es *Execs) exec(ctx context.Context, request *agboxv1.CreateExecRequest, asked bool) (protocol.Result, error) {
 	sandboxID, execID := request.SandboxId, request.ExecId
 	in := es.inputs.use(es.layout.Stdin(sandboxID, execID))
 	defer in.leave()
-	if recorded, found := es.record(sandboxID, execID); found {
-		return recorded, nil
+	if asked {
+		if recorded, found := es.record(sandboxID, execID); found {
+			return recorded, nil
+		}
 	}
 	guest, err := es.links.Booted(sandboxID)
 	if errors.Is(err, link.ErrClosed) {

@@ -28,6 +28,7 @@ type Peer struct {
 	queue *protocol.Queue
 
 	// Fixed once hello was read.
+	framed bool           // the transport carries frames, and does not look at messages
 	booted bool           // init has received Boot
 	known  map[string]int // execs that init listed: id to pid, 0 when ended
 
@@ -59,6 +60,7 @@ func (l *Link) newPeer(t Transport, h *protocol.Hello) (*Peer, error) {
 		signals: map[uint64]chan<- *protocol.Signalled{},
 		booted:  h.Booted, frozen: h.Frozen, known: make(map[string]int, len(h.Execs)),
 	}
+	_, p.framed = t.(*socket)
 	for _, e := range h.Execs {
 		p.known[e.ID] = e.PID
 	}
@@ -80,7 +82,13 @@ func (p *Peer) setBoot(s protocol.BootStatus) {
 }
 
 // send queues a message without descriptors; on a dead connection it does nothing.
-func (p *Peer) send(m protocol.Message) { _ = p.queue.Send(m) }
+func (p *Peer) send(m protocol.Message) {
+	if !p.framed {
+		_ = p.queue.Send(m)
+	} else if frame, err := protocol.Encode(m, 0); err == nil {
+		p.queue.Add(protocol.Outgoing{Frame: frame})
+	}
+}
 
 // sendFiles queues a message with duplicates of files; the caller may close its own at once.
 func (p *Peer) sendFiles(m protocol.Message, files []*os.File) error {

@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"os"
 	"syscall"
 	"time"
 
@@ -15,9 +16,9 @@ const (
 	maxQueued = 16384
 )
 
-// session is one connection to the daemon. Its reader is the dialer's goroutine.
+// session is one connection to the daemon. Its reader is the dialer's goroutine. Go's poller waits for it, so that no thread has to.
 type session struct {
-	fd int
+	conn syscall.RawConn
 	*protocol.Queue
 }
 
@@ -35,7 +36,14 @@ func dial(path string, inbox chan<- received) {
 		if err != nil {
 			continue
 		}
-		s := &session{fd: fd}
+		syscall.SetNonblock(fd, true)
+		file := os.NewFile(uintptr(fd), path)
+		conn, err := file.SyscallConn()
+		if err != nil {
+			file.Close()
+			continue
+		}
+		s := &session{conn: conn}
 		s.Queue = protocol.NewQueue(maxQueued, s.transmit, func() { syscall.Shutdown(fd, syscall.SHUT_RDWR) })
 		writer := make(chan struct{})
 		go func() {
@@ -46,7 +54,7 @@ func dial(path string, inbox chan<- received) {
 		s.read(inbox)
 		s.Close()
 		<-writer
-		syscall.Close(fd)
+		file.Close()
 	}
 }
 
@@ -56,11 +64,16 @@ func (s *session) read(inbox chan<- received) {
 	buf := make([]byte, 16<<10)
 	oob := make([]byte, syscall.CmsgSpace(4*protocol.MaxFiles))
 	for {
-		n, oobn, flags, _, err := syscall.Recvmsg(s.fd, buf, oob, syscall.MSG_CMSG_CLOEXEC)
+		var n, oobn, flags int
+		var err error
+		ended := s.conn.Read(func(fd uintptr) bool {
+			n, oobn, flags, _, err = syscall.Recvmsg(int(fd), buf, oob, syscall.MSG_CMSG_CLOEXEC)
+			return err != syscall.EAGAIN
+		})
 		if err == syscall.EINTR {
 			continue
 		}
-		if err != nil || n == 0 {
+		if ended != nil || err != nil || n == 0 {
 			return
 		}
 		fds := rights(oob[:oobn])
@@ -97,7 +110,15 @@ func rights(oob []byte) (fds []int) {
 
 func (s *session) transmit(o protocol.Outgoing) error {
 	for frame := o.Frame; len(frame) > 0; {
-		n, err := syscall.SendmsgN(s.fd, frame, nil, nil, syscall.MSG_NOSIGNAL)
+		var n int
+		var err error
+		ended := s.conn.Write(func(fd uintptr) bool {
+			n, err = syscall.SendmsgN(int(fd), frame, nil, nil, syscall.MSG_NOSIGNAL)
+			return err != syscall.EAGAIN
+		})
+		if ended != nil {
+			return ended
+		}
 		if err != nil && err != syscall.EINTR {
 			return err
 		}

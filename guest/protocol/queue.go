@@ -5,10 +5,10 @@ import (
 	"syscall"
 )
 
-// Outgoing is a message on its way. Its descriptors belong to whoever has it.
+// Outgoing is a message on its way, or several. Its descriptors belong to whoever has it.
 type Outgoing struct {
-	Message Message // nil for one whose frame was kept
-	Frame   []byte
+	Message Message // nil where only the frame counts
+	Frame   []byte  // without a message perhaps several, one after the other
 	FDs     []int
 	sent    chan bool
 }
@@ -85,6 +85,22 @@ func (q *Queue) poke() {
 	}
 }
 
+// join puts frames together that may go with one send.
+func join(batch []Outgoing) []Outgoing {
+	joined := batch[:0]
+	for _, o := range batch {
+		if n := len(joined); n > 0 && o.isFrame() && joined[n-1].isFrame() {
+			last := &joined[n-1]
+			last.Frame = append(last.Frame[:len(last.Frame):len(last.Frame)], o.Frame...)
+			continue
+		}
+		joined = append(joined, o)
+	}
+	return joined
+}
+
+func (o *Outgoing) isFrame() bool { return o.Message == nil && len(o.FDs) == 0 && o.sent == nil }
+
 // Run sends until the queue is closed.
 func (q *Queue) Run() {
 	for broken := false; ; {
@@ -93,7 +109,7 @@ func (q *Queue) Run() {
 		batch, closed := q.queue, q.closed
 		q.queue = nil
 		q.mu.Unlock()
-		for _, o := range batch {
+		for _, o := range join(batch) {
 			switch {
 			case closed || broken:
 				o.drop()

@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"errors"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -66,4 +67,43 @@ func TestQueueTooLong(t *testing.T) {
 		t.Error("the descriptor was not closed")
 	}
 	q.Run() // ends at once
+}
+
+// Frames that wait together go together, in their order, up to one with descriptors or a message to look at.
+func TestQueueJoinsFrames(t *testing.T) {
+	var sent []string
+	q := NewQueue(9, func(o Outgoing) error {
+		sent = append(sent, string(o.Frame[max(len(o.Frame)-4, 0):]))
+		closeAll(o.FDs)
+		return nil
+	}, func() {})
+	fd, err := syscall.Open("/dev/null", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := append(make([]byte, 0, 8), "a"...) // has room, which is its owner's
+	for _, o := range []Outgoing{{Frame: a}, {Frame: []byte("b")}, {Frame: []byte("c")}, {Frame: []byte("d"), FDs: []int{fd}}, {Frame: []byte("e")},
+		{Frame: []byte("f"), Message: &Ack{}}, {Frame: []byte("g")}, {Frame: []byte("h")}} {
+		q.Add(o)
+	}
+	flushed := q.Flush()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		q.Run()
+	}()
+	if !<-flushed {
+		t.Fatal("not sent")
+	}
+	q.Close()
+	<-done
+	if want := []string{"abc", "d", "e", "f", "gh"}; !slices.Equal(sent, want) || string(a[:2]) != "a\x00" {
+		t.Fatalf("%q, want %q; the first is %q now", sent, want, a[:2])
+	}
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		syscall.Close(fd)
+	}
 }
