@@ -27,6 +27,8 @@ const DefaultListen = "127.0.0.1:7439"
 type Config struct {
 	// Listen is HOST:PORT. An address that is not loopback needs TLS.
 	Listen string
+	// Listener, unless nil, is used instead, by the same rules. Close closes it.
+	Listener net.Listener
 	// Domain ends the names of sandboxes' ports, <port>-<id>.<Domain>; "" is localhost.
 	Domain string
 	TLS    TLS
@@ -111,6 +113,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer g.Close()
 	select {
 	case err := <-ended:
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
 		return fmt.Errorf("gateway: %w", err)
 	case <-ctx.Done():
 	}

@@ -37,12 +37,12 @@ const (
 var ErrUnsafe = errors.New("gateway: unsafe")
 
 func listen(config Config) (*doors, error) {
-	address, err := net.ResolveTCPAddr("tcp", config.Listen)
+	listener, address, err := config.listener()
 	if err != nil {
 		return nil, fmt.Errorf("gateway: cannot listen on %q: %w", config.Listen, err)
 	}
 	if !address.IP.IsLoopback() && !config.TLS.Enabled() {
-		return nil, fmt.Errorf("%w: on %s others would read tokens on the wire: give --tls-cert and --tls-key, or --tls-self-signed, or listen on 127.0.0.1", ErrUnsafe, config.Listen)
+		return nil, fmt.Errorf("%w: on %s others would read tokens on the wire: give --tls-cert and --tls-key, or --tls-self-signed, or listen on 127.0.0.1", ErrUnsafe, address)
 	}
 	var secure *tls.Config
 	if config.TLS.Enabled() {
@@ -51,9 +51,10 @@ func listen(config Config) (*doors, error) {
 		}
 		secure.NextProtos = []string{"h2", "http/1.1"}
 	}
-	listener, err := net.ListenTCP("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("gateway: %w", err)
+	if listener == nil {
+		if listener, err = net.ListenTCP("tcp", address); err != nil {
+			return nil, fmt.Errorf("gateway: %w", err)
+		}
 	}
 	d := &doors{open: map[*door]struct{}{}}
 	d.Listener = netutil.LimitListener(listener, maxConnections)
@@ -61,6 +62,19 @@ func listen(config Config) (*doors, error) {
 		d.Listener = &tlsDoors{d.Listener, secure}
 	}
 	return d, nil
+}
+
+// listener is the one that was given, if any, and where it listens or is to listen.
+func (c Config) listener() (net.Listener, *net.TCPAddr, error) {
+	if c.Listener == nil {
+		address, err := net.ResolveTCPAddr("tcp", c.Listen)
+		return nil, address, err
+	}
+	address, ok := c.Listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return nil, nil, errors.New("it is no TCP")
+	}
+	return c.Listener, address, nil
 }
 
 // tlsDoors is tls.NewListener; the connections stay ones that net/http knows.
