@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/agbox-dev/agbox/gateway/access"
+	"github.com/agbox-dev/agbox/gateway/e2b"
 	"github.com/agbox-dev/agbox/gateway/route"
 )
 
@@ -32,6 +33,8 @@ type Config struct {
 	// Domain ends the names of sandboxes' ports, <port>-<id>.<Domain>; "" is localhost.
 	Domain string
 	TLS    TLS
+	// Templates are what E2B's clients may create by an alias: base is what they take who name none.
+	Templates map[string]e2b.Template
 	// Tokens decide who is let in.
 	Tokens *access.Tokens
 	// Log gets what the gateway does, and a line for each call that changes something or was refused.
@@ -47,6 +50,7 @@ type Gateway struct {
 	grpc     *proxy
 	handlers handlers
 	guesses  guesses
+	plane    *e2b.Handler
 }
 
 // handlers answer what the gateway passes on. To those of a sandbox's port it passes on everything, with its route.Target and
@@ -74,7 +78,6 @@ func New(config Config, conn grpc.ClientConnInterface) (*Gateway, error) {
 	g.handlers = handlers{
 		envd:    route.NotImplemented("E2B's data plane"),
 		ports:   route.NotImplemented("ports of sandboxes"),
-		e2b:     route.NotImplemented("E2B's control plane"),
 		metrics: route.NotImplemented("metrics"),
 	}
 	g.grpc = newProxy(decides)
@@ -82,6 +85,10 @@ func New(config Config, conn grpc.ClientConnInterface) (*Gateway, error) {
 		return nil, err
 	}
 	g.server = g.newServer()
+	if g.plane, err = g.control(conn); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	g.handlers.e2b = g.plane
 	return g, nil
 }
 
@@ -132,6 +139,9 @@ func (g *Gateway) Close() error {
 	err := errors.Join(g.server.Close(), g.listener.Close())
 	g.grpc.Stop()
 	g.grpc.apart.Wait()
+	if g.plane != nil {
+		g.plane.Close()
+	}
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}

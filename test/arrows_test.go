@@ -23,6 +23,7 @@ var rooms = map[string]string{
 	"gateway":        "gateway/... sdk/... proto/... text",
 	"gateway/access": "ranges server/spec proto/... text",
 	"gateway/route":  "",
+	"gateway/e2b":    "sdk proto/...",
 
 	// The daemon: each asks those after it.
 	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",
@@ -39,9 +40,6 @@ var rooms = map[string]string{
 	// The program inside a sandbox, and the way to it.
 	"cmd/agbox-init": "guest/...",
 	"guest":          "paths guest/... proto/... text",
-
-	// The gateway is a client of the daemon, too.
-	"gateway/e2b": "sdk proto/...",
 
 	// What stands by itself.
 	"execlog":  "guest/protocol text",
