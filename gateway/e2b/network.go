@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/agbox-dev/agbox/ranges"
 	"github.com/agbox-dev/agbox/sdk"
 )
 
@@ -27,15 +28,6 @@ var resolver = netip.MustParsePrefix("8.8.8.8/32")
 
 var everywhere = netip.MustParsePrefix("0.0.0.0/0")
 
-// notPublic are the ranges that E2B's sandboxes do not reach, whatever they are allowed.
-var notPublic = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"),
-	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("172.16.0.0/12"),
-	netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("192.88.99.0/24"),
-	netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"),
-	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("224.0.0.0/3"),
-}
-
 // networkOf is what the wire's rules mean: what is denied is taken from the internet, what is allowed is put back.
 func networkOf(text json.RawMessage, internet *bool) (*sdk.Network, error) {
 	var request networkRequest
@@ -47,16 +39,16 @@ func networkOf(text json.RawMessage, internet *bool) (*sdk.Network, error) {
 	if err := request.offered(); err != nil {
 		return nil, err
 	}
-	deny, err := ranges("denyOut", "invalid denied CIDR", request.DenyOut)
+	deny, err := prefixes("denyOut", "invalid denied CIDR", request.DenyOut)
 	if err != nil {
 		return nil, err
 	}
-	allow, err := ranges("allowOut", "a domain or an invalid CIDR", request.AllowOut)
+	allow, err := prefixes("allowOut", "a domain or an invalid CIDR", request.AllowOut)
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range allow {
-		if a != everywhere && slices.ContainsFunc(notPublic, a.Overlaps) {
+		if a != everywhere && slices.ContainsFunc(ranges.Reserved, a.Overlaps) {
 			return nil, refused(http.StatusBadRequest, "allowOut %s is not, or not only, public: sandboxes reach public addresses only", a)
 		}
 	}
@@ -67,7 +59,7 @@ func networkOf(text json.RawMessage, internet *bool) (*sdk.Network, error) {
 		return &sdk.Network{Mode: sdk.NetworkInternet}, nil
 	}
 	open := []netip.Prefix{everywhere}
-	for _, d := range slices.Concat(deny, notPublic) {
+	for _, d := range slices.Concat(deny, ranges.Reserved) {
 		open = without(open, d)
 	}
 	named := slices.ContainsFunc(open, func(p netip.Prefix) bool { return p.Overlaps(resolver) })
@@ -105,8 +97,8 @@ func (r networkRequest) offered() error {
 	return nil
 }
 
-// ranges reads IPv4 addresses and ranges.
-func ranges(field, wrong string, list []string) ([]netip.Prefix, error) {
+// prefixes reads IPv4 addresses and ranges.
+func prefixes(field, wrong string, list []string) ([]netip.Prefix, error) {
 	var found []netip.Prefix
 	for _, text := range list {
 		p, err := netip.ParsePrefix(text)
