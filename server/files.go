@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,10 +26,11 @@ import (
 type fileRuntime interface {
 	UploadFiles(ctx context.Context, sandboxID, directory, owner string, running bool, stream io.Reader) (files.Written, error)
 	DownloadFiles(ctx context.Context, sandboxID, path string, running bool) (io.ReadCloser, error)
-	StatFile(ctx context.Context, sandboxID, path string, running bool) (*agboxv1.FileInfo, error)
-	ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, list *files.List) error
-	RemoveFile(ctx context.Context, sandboxID, path string, recursive bool) error
-	WatchFiles(ctx context.Context, sandboxID, path string, recursive bool, tell func(*agboxv1.FileEvent) error) error
+	StatFile(ctx context.Context, sandboxID, path string, running bool, look files.Look) (*agboxv1.FileInfo, error)
+	ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, look files.Look, list *files.List) error
+	RemoveFile(ctx context.Context, sandboxID, path string, recursive bool, user *string) error
+	WatchFiles(ctx context.Context, sandboxID, path string, recursive bool, user *string, tell func(*agboxv1.FileEvent) error) error
+	userFiles
 }
 
 // Refusals of files.
@@ -38,6 +40,10 @@ const (
 	reasonPathReserved     = "PATH_RESERVED"
 	reasonFileNotFound     = "FILE_NOT_FOUND"
 	reasonNotDirectory     = "FILE_NOT_A_DIRECTORY"
+	reasonIsDirectory      = "FILE_IS_A_DIRECTORY"
+	reasonFileExists       = "FILE_EXISTS"
+	reasonFileDenied       = "FILE_PERMISSION_DENIED"
+	reasonFileNoSpace      = "FILE_NO_SPACE"
 	reasonNotEmpty         = "DIRECTORY_NOT_EMPTY"
 	reasonReadOnly         = "FILE_READ_ONLY"
 	reasonMounted          = "FILE_MOUNTED"
@@ -62,6 +68,10 @@ var fileKinds = []struct {
 	{files.ErrReserved, codes.InvalidArgument, reasonPathReserved, "path"},
 	{files.ErrNotFound, codes.NotFound, reasonFileNotFound, "path"},
 	{files.ErrNotDirectory, codes.FailedPrecondition, reasonNotDirectory, "path"},
+	{files.ErrIsDirectory, codes.FailedPrecondition, reasonIsDirectory, "path"},
+	{files.ErrExists, codes.AlreadyExists, reasonFileExists, "path"},
+	{files.ErrDenied, codes.PermissionDenied, reasonFileDenied, "path"},
+	{files.ErrNoSpace, codes.ResourceExhausted, reasonFileNoSpace, "path"},
 	{files.ErrNotEmpty, codes.FailedPrecondition, reasonNotEmpty, "path"},
 	{files.ErrReadOnly, codes.FailedPrecondition, reasonReadOnly, "path"},
 	{files.ErrMounted, codes.FailedPrecondition, reasonMounted, "path"},
@@ -113,6 +123,43 @@ func (s *Server) files(ctx context.Context, sandboxID, path string, run bool) (f
 		return fileAccess{view, clean}, nil
 	}
 	return fileAccess{}, unreachable(state, "its files can be reached while it is READY, PAUSED, DRAINING, STOPPED or FAILED")
+}
+
+// filesAs is files for what a user asks for, or for what needs that the sandbox's processes are asked: then they have to run, and the path may be
+// one from the user's home on. Without user and fromHome it is files.
+func (s *Server) filesAs(ctx context.Context, sandboxID, path string, user *string, fromHome, run bool) (access fileAccess, err error) {
+	if user == nil && !fromHome {
+		return s.files(ctx, sandboxID, path, run)
+	}
+	if err := spec.ValidateUser("user", value(user)); err != nil {
+		return fileAccess{}, err
+	}
+	named := path
+	if fromHome {
+		named = cmp.Or(path, ".")
+	}
+	if access, err = s.files(ctx, sandboxID, named, true); err == nil && !access.running() {
+		err = unreachable(access.view.State, "for this its processes have to run: unpause it or wait until it is READY")
+	}
+	if err == nil && fromHome {
+		access.path, err = files.FromHome(path)
+	}
+	return access, err
+}
+
+// asked is whose rights count, nil for the daemon's own.
+func asked(user *string, fromHome bool) *string {
+	if user == nil && fromHome {
+		return new(string)
+	}
+	return user
+}
+
+func value(user *string) string {
+	if user == nil {
+		return ""
+	}
+	return *user
 }
 
 func unreachable(state lifecycle.State, advice string) error {
@@ -176,7 +223,10 @@ func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 	defer end()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	incoming := newIncoming(s, ctx, stop, stream)
+	incoming := newIncoming(s, ctx, stop, func() ([]byte, bool, error) {
+		message, err := stream.Recv()
+		return message.GetData(), message.GetStart() != nil, err
+	})
 	written, err := s.runtime.UploadFiles(ctx, start.SandboxId, access.path, start.Owner, access.running(), files.Bound(incoming, s.uploadBounds()))
 	if err != nil {
 		if errors.Is(err, errStartAgain) {
@@ -187,7 +237,7 @@ func (s *Server) UploadFiles(stream grpc.ClientStreamingServer[agboxv1.UploadFil
 	return stream.SendAndClose(&agboxv1.UploadFilesResponse{Files: written.Files, Bytes: written.Bytes})
 }
 
-// incoming is the tar stream of an upload. What receives it lives as long as the call.
+// incoming is what an upload carries. What receives it lives as long as the call.
 type incoming struct {
 	ctx    context.Context
 	parts  chan []byte
@@ -197,14 +247,15 @@ type incoming struct {
 
 var errStartAgain = errors.New("a second start")
 
-func newIncoming(s *Server, ctx context.Context, stop context.CancelCauseFunc, stream grpc.ClientStreamingServer[agboxv1.UploadFilesRequest, agboxv1.UploadFilesResponse]) *incoming {
+// newIncoming takes what recv returns: data, and whether the message is another start.
+func newIncoming(s *Server, ctx context.Context, stop context.CancelCauseFunc, recv func() ([]byte, bool, error)) *incoming {
 	in := &incoming{ctx: ctx, parts: make(chan []byte)}
 	s.apart.Go(func() { // Recv ends with the call
 		stalled := time.AfterFunc(stallTime, func() { stop(errStalled) })
 		defer stalled.Stop()
 		defer close(in.parts)
 		for {
-			message, err := stream.Recv()
+			data, again, err := recv()
 			stalled.Reset(2 * stallTime) // from here on it is the sandbox, which has a bound of its own, or the engine that takes its time
 			if err != nil {
 				if in.failed = err; err != io.EOF {
@@ -212,12 +263,12 @@ func newIncoming(s *Server, ctx context.Context, stop context.CancelCauseFunc, s
 				}
 				return
 			}
-			if message.GetStart() != nil {
+			if again {
 				in.failed = errStartAgain
 				return
 			}
 			select {
-			case in.parts <- message.GetData():
+			case in.parts <- data:
 				stalled.Reset(stallTime)
 			case <-ctx.Done():
 				return
@@ -290,11 +341,11 @@ func (s *Server) DownloadFiles(req *agboxv1.DownloadFilesRequest, stream grpc.Se
 }
 
 func (s *Server) StatFile(ctx context.Context, req *agboxv1.StatFileRequest) (*agboxv1.StatFileResponse, error) {
-	access, err := s.files(ctx, req.SandboxId, req.Path, false)
+	access, err := s.filesAs(ctx, req.SandboxId, req.Path, req.User, req.FromHome, false)
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.runtime.StatFile(ctx, req.SandboxId, access.path, access.running())
+	info, err := s.runtime.StatFile(ctx, req.SandboxId, access.path, access.running(), files.Look{User: asked(req.User, req.FromHome), Attributes: req.Attributes})
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +353,7 @@ func (s *Server) StatFile(ctx context.Context, req *agboxv1.StatFileRequest) (*a
 }
 
 func (s *Server) ListFiles(ctx context.Context, req *agboxv1.ListFilesRequest) (*agboxv1.ListFilesResponse, error) {
-	access, err := s.files(ctx, req.SandboxId, req.Path, false)
+	access, err := s.filesAs(ctx, req.SandboxId, req.Path, req.User, req.FromHome, false)
 	if err != nil {
 		return nil, err
 	}
@@ -312,19 +363,20 @@ func (s *Server) ListFiles(ctx context.Context, req *agboxv1.ListFilesRequest) (
 		ctx, end = s.whileFree(ctx, req.SandboxId)
 		defer end()
 	}
-	if err := s.runtime.ListFiles(ctx, req.SandboxId, access.path, req.Recursive, access.running(), list); err != nil {
+	look := files.Look{User: asked(req.User, req.FromHome), Attributes: req.Attributes, Depth: req.Depth}
+	if err := s.runtime.ListFiles(ctx, req.SandboxId, access.path, req.Recursive, access.running(), look, list); err != nil {
 		return nil, because(ctx, err)
 	}
 	return &agboxv1.ListFilesResponse{Files: list.Files, Truncated: list.Truncated}, nil
 }
 
 func (s *Server) RemoveFile(ctx context.Context, req *agboxv1.RemoveFileRequest) (*agboxv1.RemoveFileResponse, error) {
-	access, err := s.files(ctx, req.SandboxId, req.Path, true)
+	access, err := s.filesAs(ctx, req.SandboxId, req.Path, req.User, req.FromHome, true)
 	if err == nil && !access.running() {
 		err = unreachable(access.view.State, "for this its processes have to run: unpause it or wait until it is READY")
 	}
 	if err == nil {
-		err = s.runtime.RemoveFile(ctx, req.SandboxId, access.path, req.Recursive)
+		err = s.runtime.RemoveFile(ctx, req.SandboxId, access.path, req.Recursive, asked(req.User, req.FromHome))
 	}
 	if err != nil {
 		return nil, err

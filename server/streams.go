@@ -89,5 +89,7 @@ var carrying = map[string]bool{
 	agboxv1.SandboxService_DownloadFiles_FullMethodName:   true,
 	agboxv1.SandboxService_UploadFiles_FullMethodName:     true,
 	agboxv1.SandboxService_DownloadChanges_FullMethodName: true,
+	agboxv1.SandboxService_ReadFile_FullMethodName:        true,
+	agboxv1.SandboxService_WriteFile_FullMethodName:       true,
 	agboxv1.SandboxService_Backup_FullMethodName:          true,
 }

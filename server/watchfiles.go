@@ -14,7 +14,7 @@ import (
 // that is paused only has nothing to tell. A client that does not read holds a few messages; what happens meanwhile waits in
 // the sandbox's kernel, and "overflow" tells when it was too much.
 func (s *Server) WatchFiles(req *agboxv1.WatchFilesRequest, stream grpc.ServerStreamingServer[agboxv1.FileEvent]) error {
-	access, err := s.files(stream.Context(), req.SandboxId, req.Path, true)
+	access, err := s.filesAs(stream.Context(), req.SandboxId, req.Path, req.User, req.FromHome, true)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (s *Server) WatchFiles(req *agboxv1.WatchFilesRequest, stream grpc.ServerSt
 		return nil
 	})
 	defer end()
-	err = s.runtime.WatchFiles(ctx, req.SandboxId, access.path, req.Recursive, stream.Send)
+	err = s.runtime.WatchFiles(ctx, req.SandboxId, access.path, req.Recursive, asked(req.User, req.FromHome), stream.Send)
 	if errors.Is(err, files.ErrNotRunning) { // its processes ended before the log told so
 		view, viewErr := s.system.Sandbox(req.SandboxId)
 		if viewErr != nil {

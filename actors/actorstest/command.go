@@ -99,6 +99,7 @@ func (r *Runtime) perform(ctx context.Context, c *Command) (result runtime.ExecR
 	if err != nil {
 		return runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: "EXEC_START_FAILED", Message: err.Error()}
 	}
+	defer r.pids.Forget(c.Request.ExecId)
 	result = r.Play(limit, c)
 	_ = r.EndStdin(c.Request.ExecId)
 	result.Started, result.Ended = started, time.Now()

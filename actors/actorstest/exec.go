@@ -48,6 +48,14 @@ func (r *Runtime) cancelled(execID string) chan struct{} {
 	return r.cancels[execID]
 }
 
+// ExecPID implements runtime.Execs.
+func (r *Runtime) ExecPID(execID string) int { return r.pids.Of(execID) }
+
+// AwaitExec implements runtime.Execs.
+func (r *Runtime) AwaitExec(ctx context.Context, execID string) (int, error) {
+	return r.pids.Await(ctx, execID)
+}
+
 func (r *Runtime) CancelExec(_ context.Context, sandboxID, execID string) error {
 	if p := r.find(sandboxID, execID); p != nil {
 		p.cancel(errCancelled)

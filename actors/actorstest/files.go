@@ -20,8 +20,9 @@ import (
 type trees map[string]map[string]treeFile
 
 type treeFile struct {
-	header  *tar.Header
-	content []byte
+	header     *tar.Header
+	content    []byte
+	attributes map[string]string
 }
 
 // tree is a files.Sink that keeps what it is given by absolute path.
@@ -118,29 +119,53 @@ func (r *Runtime) DownloadFiles(_ context.Context, sandboxID, p string, _ bool) 
 	return io.NopCloser(&stream), out.Close()
 }
 
-func (r *Runtime) StatFile(_ context.Context, sandboxID, p string, _ bool) (*agboxv1.FileInfo, error) {
+func (r *Runtime) StatFile(_ context.Context, sandboxID, p string, _ bool, look files.Look) (*agboxv1.FileInfo, error) {
+	who, err := accountOf(look.User)
+	if err != nil {
+		return nil, err
+	}
+	p = who.from(p)
 	file, err := r.file(sandboxID, p)
 	if err != nil {
 		return nil, err
 	}
-	return files.Info(p, file.header), nil
+	return infoOf(p, file), nil
 }
 
-func (r *Runtime) ListFiles(_ context.Context, sandboxID, directory string, recursive, _ bool, list *files.List) error {
+func (r *Runtime) ListFiles(_ context.Context, sandboxID, directory string, recursive, _ bool, look files.Look, list *files.List) error {
+	who, err := accountOf(look.User)
+	if err != nil {
+		return err
+	}
+	directory = who.from(directory)
+	if look.User != nil && directory != "/" && directory != who.home {
+		switch at, err := r.file(sandboxID, directory); {
+		case err != nil:
+			return err
+		case at.header.Typeflag != tar.TypeDir:
+			return files.Refuse(files.ErrNotDirectory, "%q is not a directory", directory)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.sortedFiles(sandboxID) {
-		if p == directory || !paths.Within(p, directory) || !recursive && path.Dir(p) != directory {
+		if p == directory || !paths.Within(p, directory) || !recursive && path.Dir(p) != directory ||
+			look.Depth > 0 && strings.Count(strings.TrimPrefix(p, directory), "/") > int(look.Depth) {
 			continue
 		}
-		if !list.Add(files.Info(p, r.trees[sandboxID][p].header)) {
+		if !list.Add(infoOf(p, r.trees[sandboxID][p])) {
 			break
 		}
 	}
 	return nil
 }
 
-func (r *Runtime) RemoveFile(_ context.Context, sandboxID, p string, recursive bool) error {
+func (r *Runtime) RemoveFile(_ context.Context, sandboxID, p string, recursive bool, user *string) error {
+	who, err := accountOf(user)
+	if err != nil {
+		return err
+	}
+	p = who.from(p)
 	if _, err := r.file(sandboxID, p); err != nil {
 		return err
 	}
@@ -169,8 +194,13 @@ func (r *Runtime) tell(sandboxID string, event *agboxv1.FileEvent) {
 	}
 }
 
-// WatchFiles tells of uploads and removals.
-func (r *Runtime) WatchFiles(ctx context.Context, sandboxID, p string, recursive bool, tell func(*agboxv1.FileEvent) error) error {
+// WatchFiles tells of uploads, writes, moves and removals.
+func (r *Runtime) WatchFiles(ctx context.Context, sandboxID, p string, recursive bool, user *string, tell func(*agboxv1.FileEvent) error) error {
+	who, err := accountOf(user)
+	if err != nil {
+		return err
+	}
+	p = who.from(p)
 	r.mu.Lock()
 	next := len(r.fileEvents[sandboxID])
 	r.mu.Unlock()

@@ -35,6 +35,12 @@ func (r *Runtime) Process(ctx context.Context, c *Command) runtime.ExecResult {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = processGrace
+	if c.Request.CwdFromHome && !filepath.IsAbs(c.Request.Cwd) {
+		cmd.Dir = filepath.Join(cmd.Dir, c.Request.Cwd)
+	}
+	if _, err := accountOf(&c.Request.User); err != nil {
+		return runtime.ExecResult{State: agboxv1.ExecState_EXEC_STATE_FAILED, Code: "EXEC_USER_UNKNOWN", Message: err.Error()}
+	}
 	_, err := os.Stat(cmd.Dir)
 	code := "EXEC_CWD_INVALID"
 	if err == nil {
@@ -42,7 +48,10 @@ func (r *Runtime) Process(ctx context.Context, c *Command) runtime.ExecResult {
 	}
 	switch {
 	case err == nil:
-		return ended(cmd, c.Signals)
+		r.pids.Set(c.Request.ExecId, cmd.Process.Pid)
+		result := ended(cmd, c.Signals)
+		result.PID = cmd.Process.Pid
+		return result
 	case code == "EXEC_CWD_INVALID":
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		code = "EXEC_COMMAND_NOT_FOUND"

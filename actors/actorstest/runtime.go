@@ -60,6 +60,7 @@ type Runtime struct {
 	busy    map[string]string
 	lost    map[string]string
 	inputs  inputs
+	pids    runtime.Pids
 	overlap []string
 	watch   chan func(runtime.Watcher)
 

@@ -183,6 +183,6 @@ func (d *decision) endExec(id string, r runtime.ExecResult) {
 	d.emitExec(kind, &agboxv1.ExecEventDetails{
 		ExecId: id, ExitCode: r.ExitCode, Signal: r.Signal, ExecState: r.State,
 		ErrorCode: r.Code, ErrorMessage: r.Message,
-		StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended), Resources: r.Resources,
+		StartedAt: timestamp(r.Started), EndedAt: timestamp(r.Ended), Resources: r.Resources, Pid: uint32(r.PID),
 	})
 }

@@ -21,6 +21,10 @@ type Execs interface {
 	// SignalExec sends a signal to the command's own process, once. It fails with ErrExecTerminal, ErrExecNotStarted, or
 	// ErrOutcomeUnknown.
 	SignalExec(ctx context.Context, sandboxID, execID string, signal int) error
+	// ExecPID returns the pid of the command's process as the sandbox counts, 0 unless it is known to run; AwaitExec waits until
+	// it is, or for ctx, whose error it returns.
+	ExecPID(execID string) int
+	AwaitExec(ctx context.Context, execID string) (pid int, err error)
 	// ForgetExec removes the logs and the result of one exec, which has ended.
 	ForgetExec(sandboxID, execID string) error
 }
@@ -39,4 +43,5 @@ type ExecResult struct {
 	Code, Message  string
 	Started, Ended time.Time // zero when not known
 	Resources      *agboxv1.ExecResources
+	PID            int // as the sandbox counts, 0 when not known
 }

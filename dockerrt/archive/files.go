@@ -64,7 +64,7 @@ func (fs *Files) uploadInside(ctx context.Context, sandboxID, directory, owner s
 	if err != nil {
 		return written, err
 	}
-	_, err = fs.insideWith(ctx, sandboxID, func(to io.Writer) (err error) {
+	_, err = fs.insideAs(ctx, sandboxID, root, func(to io.Writer) (err error) {
 		written, err = files.Unpack(stream, files.Send(to))
 		return err
 	}, func([]string) error { return protocol.ErrMalformed },
@@ -84,23 +84,27 @@ func (s engineStream) Read(p []byte) (int, error) {
 }
 
 // StatFile tells of one file of the primary; a link at its end is not followed. With running, agbox-init looks, else the
-// engine does, which takes longer.
-func (fs *Files) StatFile(ctx context.Context, sandboxID, p string, running bool) (*agboxv1.FileInfo, error) {
+// engine does, which takes longer and knows no users.
+func (fs *Files) StatFile(ctx context.Context, sandboxID, p string, running bool, look files.Look) (*agboxv1.FileInfo, error) {
 	ctx, cancel := fs.engine.Read(ctx)
 	defer cancel()
 	if !running {
 		info, err := fs.statOnDisk(ctx, sandboxID, p)
 		return info, engine.Unreachable(err)
 	}
-	var info *agboxv1.FileInfo
-	_, err := fs.inside(ctx, sandboxID, func(fields []string) (err error) {
-		info, err = files.ParseEntry(fields)
-		return err
-	}, "stat", p)
-	if err == nil && info == nil {
-		err = protocol.ErrMalformed
+	args := []string{"stat", p}
+	if look.Attributes {
+		args = append(args, "-a")
 	}
-	return info, err
+	return fs.entry(ctx, sandboxID, userOf(look.User), nil, args...)
+}
+
+// userOf is whom agbox-init looks as.
+func userOf(named *string) string {
+	if named == nil {
+		return root
+	}
+	return *named
 }
 
 func (fs *Files) statOnDisk(ctx context.Context, sandboxID, p string) (*agboxv1.FileInfo, error) {
@@ -118,7 +122,7 @@ func (fs *Files) statOnDisk(ctx context.Context, sandboxID, p string) (*agboxv1.
 
 // ListFiles adds to list what is in a directory of the primary, with recursive all below it. With running, agbox-init
 // looks, else the engine does, which reads all files below the directory for that.
-func (fs *Files) ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, list *files.List) error {
+func (fs *Files) ListFiles(ctx context.Context, sandboxID, directory string, recursive, running bool, look files.Look, list *files.List) error {
 	ctx, cancel := context.WithTimeout(ctx, engine.WriteTimeout)
 	defer cancel()
 	if !running {
@@ -128,7 +132,13 @@ func (fs *Files) ListFiles(ctx context.Context, sandboxID, directory string, rec
 	if recursive {
 		args = append(args, "-r")
 	}
-	last, err := fs.inside(ctx, sandboxID, func(fields []string) error {
+	if look.Attributes {
+		args = append(args, "-a")
+	}
+	if look.Depth > 0 {
+		args = append(args, "-d", strconv.FormatUint(uint64(look.Depth), 10))
+	}
+	last, err := fs.insideAs(ctx, sandboxID, userOf(look.User), nil, func(fields []string) error {
 		info, err := files.ParseEntry(fields)
 		if err == nil && !list.Add(info) {
 			err = errListFull
@@ -170,26 +180,27 @@ func (fs *Files) listOnDisk(ctx context.Context, sandboxID, directory string, re
 }
 
 // RemoveFile removes a file, a link or an empty directory of a primary that runs, with recursive a tree. What is mounted
-// stays.
-func (fs *Files) RemoveFile(ctx context.Context, sandboxID, p string, recursive bool) error {
+// stays. user is as in files.Look.
+func (fs *Files) RemoveFile(ctx context.Context, sandboxID, p string, recursive bool, user *string) error {
 	ctx, cancel := context.WithTimeout(ctx, engine.WriteTimeout)
 	defer cancel()
 	args := []string{"remove", p}
 	if recursive {
 		args = append(args, "-r")
 	}
-	_, err := fs.inside(ctx, sandboxID, func([]string) error { return protocol.ErrMalformed }, args...)
+	_, err := fs.insideAs(ctx, sandboxID, userOf(user), nil, func([]string) error { return protocol.ErrMalformed }, args...)
 	return err
 }
 
 // WatchFiles tells what happens in a directory, or to a file, of a primary that runs, beginning with "watching". It returns
-// nil once the directory is gone, and files.ErrNotRunning when the sandbox is; an error of tell ends it, and so does ctx.
-func (fs *Files) WatchFiles(ctx context.Context, sandboxID, p string, recursive bool, tell func(*agboxv1.FileEvent) error) error {
+// nil once the directory is gone, and files.ErrNotRunning when the sandbox is; an error of tell ends it, and so does ctx. user is as in
+// files.Look.
+func (fs *Files) WatchFiles(ctx context.Context, sandboxID, p string, recursive bool, user *string, tell func(*agboxv1.FileEvent) error) error {
 	args := []string{"watch", p}
 	if recursive {
 		args = append(args, "-r")
 	}
-	_, err := fs.inside(ctx, sandboxID, func(fields []string) error {
+	_, err := fs.insideAs(ctx, sandboxID, userOf(user), nil, func(fields []string) error {
 		event, err := files.ParseEvent(fields)
 		if err != nil {
 			return err

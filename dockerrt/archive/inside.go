@@ -15,6 +15,7 @@ import (
 	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/guest/link"
 	"github.com/agbox-dev/agbox/guest/protocol"
+	"github.com/agbox-dev/agbox/text"
 )
 
 // insideEnd is how long the end of such a command is waited for when it has no more to tell. One in a frozen sandbox ends
@@ -38,12 +39,15 @@ var errStuck = files.Refuse(files.ErrRefused, "the sandbox has written nothing f
 // The records come through a pipe of its own, which the command has as descriptor 1: agbox-init's pump is not in between,
 // so a slow reader holds up nobody but the command, and a dead one ends it.
 func (fs *Files) inside(ctx context.Context, sandboxID string, take func(fields []string) error, args ...string) (last []string, err error) {
-	return fs.insideWith(ctx, sandboxID, nil, take, args...)
+	return fs.insideAs(ctx, sandboxID, root, nil, take, args...)
 }
 
-// insideWith is inside for a command that is told something first: feed, unless nil, writes it. When that fails, or ctx ends, the command
-// takes away what it has half done.
-func (fs *Files) insideWith(ctx context.Context, sandboxID string, feed func(io.Writer) error, take func(fields []string) error, args ...string) (last []string, err error) {
+// root is as whom the daemon looks, but for what a user asks for.
+const root = "0"
+
+// insideAs is inside as any user of the sandbox, and for a command that is told something first: feed, unless nil, writes it. When that fails,
+// or ctx ends, the command takes away what it has half done.
+func (fs *Files) insideAs(ctx context.Context, sandboxID, user string, feed func(io.Writer) error, take func(fields []string) error, args ...string) (last []string, err error) {
 	guest, err := fs.config.Booted(sandboxID)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", files.ErrNotRunning, err)
@@ -79,7 +83,7 @@ func (fs *Files) insideWith(ctx context.Context, sandboxID string, feed func(io.
 			input.Close()
 		}
 		result, err := guest.Exec(running, link.ExecSpec{
-			ID: id, Argv: append([]string{fs.config.Init, "file"}, args...), Cwd: "/", User: "0",
+			ID: id, Argv: append([]string{fs.config.Init, "file"}, args...), Cwd: "/", User: user,
 			Files: [3]*os.File{to, null, null}, Stdin: [2]*os.File{input, null},
 			OnStarted: func(int) {
 				unanswered.Stop()
@@ -134,6 +138,9 @@ func (fs *Files) insideWith(ctx context.Context, sandboxID string, feed func(io.
 
 type writerFunc func([]byte) (int, error)
 
+// maxUserMessage bounds what is repeated of a sandbox, in bytes.
+const maxUserMessage = 512
+
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // insideResult is nil for a command that was there.
@@ -141,6 +148,8 @@ func insideResult(result protocol.Result) error {
 	switch {
 	case result.ErrorCode == protocol.CodeStopping:
 		return files.ErrNotRunning
+	case result.ErrorCode == protocol.CodeUserUnknown:
+		return files.Refuse(files.ErrOwner, "%s; name one that is, or a number", text.Bound(result.ErrorMessage, maxUserMessage))
 	case result.ErrorCode != "":
 		return fmt.Errorf("agbox-init cannot look into the sandbox: %s", result.ErrorMessage)
 	case result.ExitCode == 2:

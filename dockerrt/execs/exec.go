@@ -30,6 +30,7 @@ type Execs struct {
 	grace  time.Duration
 	log    *slog.Logger
 	inputs inputs
+	pids   runtime.Pids
 }
 
 // New returns the commands of the sandboxes that links leads to.
@@ -40,6 +41,7 @@ func New(links *links.Links, layout layout.Layout, grace time.Duration, log *slo
 // Exec implements runtime.Runtime.
 func (es *Execs) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (runtime.ExecResult, error) {
 	sandboxID, execID := request.SandboxId, request.ExecId
+	defer es.pids.Forget(execID)
 	// A command for which the file of its result was made may run: what this process lacks, such as a descriptor, is no end of it.
 	asked := es.layout.Recorded(sandboxID, execID)
 	result, err := es.exec(ctx, request, asked)
@@ -55,7 +57,9 @@ func (es *Execs) Exec(ctx context.Context, request *agboxv1.CreateExecRequest) (
 		}
 	}
 	if err == nil {
-		return outcome(result), nil
+		ended := outcome(result)
+		ended.PID = es.pids.Of(execID)
+		return ended, nil
 	}
 	if recorded, found := es.ExecRecord(sandboxID, execID); found {
 		return recorded, nil
@@ -133,9 +137,13 @@ func (es *Execs) exec(ctx context.Context, request *agboxv1.CreateExecRequest, a
 		Index:     index,
 		Stdin:     input,
 		Terminal:  terminal,
-		OnStarted: func(int) {
+		FromHome:  request.CwdFromHome,
+		OnStarted: func(pid int) {
 			release()
 			in.begin()
+			if execID != runtime.CommandID {
+				es.pids.Set(execID, pid)
+			}
 		},
 	})
 }
@@ -287,6 +295,14 @@ func notRunning(err error, execID string) error {
 		return fmt.Errorf("%w: %w", runtime.ErrOutcomeUnknown, err)
 	}
 	return err
+}
+
+// ExecPID implements runtime.Runtime.
+func (es *Execs) ExecPID(execID string) int { return es.pids.Of(execID) }
+
+// AwaitExec implements runtime.Runtime.
+func (es *Execs) AwaitExec(ctx context.Context, execID string) (int, error) {
+	return es.pids.Await(ctx, execID)
 }
 
 // ExecLogs implements runtime.Runtime.

@@ -72,3 +72,20 @@ func CanSwitchUser() bool {
 	const setgid, setuid = 6, 7
 	return kernel.Capable(setgid) && kernel.Capable(setuid)
 }
+
+// UserName and GroupName are what the accounts call a number, as they were read last; "" where they know it not.
+func (r *Rules) UserName(uid uint32) string {
+	if known := r.users.numbered(uid); known != nil {
+		return known.Name
+	}
+	return ""
+}
+
+func (r *Rules) GroupName(gid uint32) string {
+	for _, g := range r.users.groups {
+		if g.gid == gid {
+			return g.name
+		}
+	}
+	return ""
+}

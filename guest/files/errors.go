@@ -17,6 +17,14 @@ var (
 	ErrNotFound = errors.New("files: not found")
 	// ErrNotDirectory: it has to be a directory, and is not.
 	ErrNotDirectory = errors.New("files: not a directory")
+	// ErrIsDirectory: it has to be a file, and is a directory.
+	ErrIsDirectory = errors.New("files: is a directory")
+	// ErrExists: something is there, where nothing may be.
+	ErrExists = errors.New("files: exists")
+	// ErrDenied: the user has no right to it.
+	ErrDenied = errors.New("files: permission denied")
+	// ErrNoSpace: the disk that it lies on is full.
+	ErrNoSpace = errors.New("files: no space left")
 	// ErrNotEmpty: a directory that may be removed only recursively.
 	ErrNotEmpty = errors.New("files: directory is not empty")
 	// ErrReadOnly: it can be read and not written.

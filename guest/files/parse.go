@@ -1,6 +1,7 @@
 package files
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 
 // ParseEntry reads what agbox-init tells of one file.
 func ParseEntry(fields []string) (*agboxv1.FileInfo, error) {
-	if len(fields) != 10 || fields[0] != protocol.FileEntry {
+	if len(fields) < 15 || len(fields)%2 == 0 || fields[0] != protocol.FileEntry || !slices.Contains(types, fields[1]) {
 		return nil, protocol.ErrMalformed
 	}
 	var n [6]int64
@@ -22,11 +23,31 @@ func ParseEntry(fields []string) (*agboxv1.FileInfo, error) {
 			return nil, protocol.ErrMalformed
 		}
 	}
-	return &agboxv1.FileInfo{
-		Path: text(fields[8]), Type: fields[1], Mode: uint32(n[0]), Uid: uint32(n[1]), Gid: uint32(n[2]), Size: uint64(n[3]),
+	info := &agboxv1.FileInfo{
+		Path: text(fields[8]), Type: fields[1], Mode: uint32(n[0]) & 0o7777, Uid: uint32(n[1]), Gid: uint32(n[2]), Size: uint64(max(n[3], 0)),
 		ModifiedAt: timestamppb.New(time.Unix(n[4], n[5])), LinkTarget: text(fields[9]),
-	}, nil
+		Owner: text(fields[10]), Group: text(fields[11]), ResolvedPath: text(fields[12]),
+	}
+	if info.ModifiedAt.CheckValid() != nil { // a file system may say anything
+		info.ModifiedAt = nil
+	}
+	if info.ResolvedPath != "" {
+		mode, err := strconv.ParseUint(fields[14], 10, 32)
+		if err != nil || !slices.Contains(types, fields[13]) {
+			return nil, protocol.ErrMalformed
+		}
+		info.TargetType, info.TargetMode = fields[13], uint32(mode)&0o7777
+	}
+	for i := 15; i < len(fields); i += 2 {
+		if info.Attributes == nil {
+			info.Attributes = map[string]string{}
+		}
+		info.Attributes[text(fields[i])] = text(fields[i+1])
+	}
+	return info, nil
 }
+
+var types = []string{protocol.ItemFile, protocol.ItemDirectory, protocol.ItemSymlink, "other"}
 
 // ParseEvent reads what agbox-init tells a watcher.
 func ParseEvent(fields []string) (*agboxv1.FileEvent, error) {
@@ -40,6 +61,7 @@ var failureKinds = map[string]error{
 	protocol.FileNotFound: ErrNotFound, protocol.FileNotDirectory: ErrNotDirectory, protocol.FileNotEmpty: ErrNotEmpty,
 	protocol.FileReadOnly: ErrReadOnly, protocol.FileReserved: ErrReserved, protocol.FileMounted: ErrMounted,
 	protocol.FileEscapes: ErrEscapes, protocol.FileMemory: ErrMemory, protocol.FileOwner: ErrOwner,
+	protocol.FileIsDirectory: ErrIsDirectory, protocol.FileExists: ErrExists, protocol.FileDenied: ErrDenied, protocol.FileNoSpace: ErrNoSpace,
 }
 
 // ParseFailure reads what agbox-init was kept from.

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -36,6 +37,18 @@ func Clean(directory, p string) (string, error) {
 		return path.Clean(p), nil
 	}
 	return path.Join(directory, p), nil
+}
+
+// FromHome returns the path that p means for a user: absolute, or from that user's home on, which is "." and which "~" at the beginning of p
+// stands for.
+func FromHome(p string) (string, error) {
+	switch first, rest, _ := strings.Cut(p, "/"); {
+	case first == "~":
+		p = rest
+	case strings.HasPrefix(first, "~"):
+		return "", Refuse(ErrPath, "%q begins in another user's home; name the user, or the path from / on", p)
+	}
+	return Clean(".", cmp.Or(p, "."))
 }
 
 // entryName returns the clean name that an entry of a tar stream has below the directory it is unpacked in; "." is that

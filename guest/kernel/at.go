@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"runtime"
 	"syscall"
 	"unsafe"
 )
@@ -42,6 +43,28 @@ func SymlinkAt(target string, fd int, name string) error {
 		return err
 	}
 	_, _, errno := syscall.Syscall(syscall.SYS_SYMLINKAT, uintptr(unsafe.Pointer(from)), uintptr(fd), uintptr(unsafe.Pointer(to)))
+	return errnoOrNil(errno)
+}
+
+// RenameNew is rename(2) that fails with EEXIST where something is at the destination.
+func RenameNew(source, destination string) error {
+	const (
+		here         = ^uintptr(99) // AT_FDCWD
+		keepExisting = 1            // RENAME_NOREPLACE
+	)
+	number := uintptr(276) // renameat2, as most machines have it
+	if runtime.GOARCH == "amd64" {
+		number = 316
+	}
+	from, err := syscall.BytePtrFromString(source)
+	if err != nil {
+		return err
+	}
+	to, err := syscall.BytePtrFromString(destination)
+	if err != nil {
+		return err
+	}
+	_, _, errno := syscall.Syscall6(number, here, uintptr(unsafe.Pointer(from)), here, uintptr(unsafe.Pointer(to)), keepExisting, 0)
 	return errnoOrNil(errno)
 }
 

@@ -19,6 +19,8 @@ type ExecSpec struct {
 	Env []string
 	// Cwd is relative to the sandbox's working directory; "" is that directory.
 	Cwd string
+	// FromHome: Cwd is relative to the user's home.
+	FromHome bool
 	// User is a name or number, optionally ":group"; "" leaves it to the sandbox's rule.
 	User string
 	// Timeout 0 means none. Grace is the time from TERM to KILL once it strikes.
@@ -84,6 +86,10 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (protocol.Result, error)
 			p = nil
 		}
 		l.mu.Unlock()
+		if now.pid != 0 && spec.OnStarted != nil {
+			spec.OnStarted(now.pid)
+			spec.OnStarted = nil
+		}
 		if now.result != nil {
 			return *now.result, nil
 		}
@@ -124,7 +130,7 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (protocol.Result, error)
 func (s *ExecSpec) send(p *Peer) error {
 	m := &protocol.Exec{
 		ID: s.ID, Argv: s.Argv, Env: s.Env, Cwd: s.Cwd, User: s.User,
-		Timeout: s.Timeout, Grace: s.Grace, MaxOutput: s.MaxOutput, Terminal: s.Terminal,
+		Timeout: s.Timeout, Grace: s.Grace, MaxOutput: s.MaxOutput, Terminal: s.Terminal, FromHome: s.FromHome,
 	}
 	var files []*os.File
 	if s.ID != protocol.CommandID {

@@ -150,6 +150,9 @@ func (s *sandbox) prepare(st *starting, a answer) (problem *failure) {
 	if l.env, problem = environment(s.environ, st.Env, l.Account, a.rootHome); problem != nil {
 		return problem
 	}
+	if home, _ := getenv(l.env, "HOME"); st.FromHome && strings.HasPrefix(home, "/") {
+		l.dir = kernel.Join(home, st.Cwd)
+	}
 	if _, named := getenv(l.env, "TERM"); l.terminal && !named {
 		l.env = append(l.env, "TERM=xterm-256color")
 	}

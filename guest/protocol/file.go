@@ -10,13 +10,16 @@ import (
 // TypeFile is the type of the frames that agbox-init, in its mode "file", and the daemon exchange over pipes: a stream of records, each a
 // list of strings.
 //
-//	stat, list:  {FileEntry, type, mode, uid, gid, size, seconds, nanoseconds, path, link target} ...
+//	stat, list:  {FileEntry, type, mode, uid, gid, size, seconds, nanoseconds, path, link target, owner, group, resolved path, its type,
+//	             its mode, name and value of each attribute} ...
 //	read:        FileItem, {FileData, bytes of that file} ...
 //	watch:       {FileEvent, kind, path, old path, "d" for a directory} ...
+//	get:         an entry, {FileData, bytes of that file} ...
+//	put, mkdir, move: an entry
 //	in the end:  {FileEnd}, {FileMore} when a list was cut off at its limit, or {FileFailed, kind, what is wrong}
 //
 // For "write" the daemon sends a stream, too: items as above, whose owners do not count, {FileData} and {FileHole, zero bytes} of each
-// file, and {FileEnd}.
+// file, and {FileEnd}. For "put" it sends {FileAttribute, name, value} ..., {FileData} ... and {FileEnd}.
 const TypeFile Type = 96
 
 // The first word of a record.
@@ -29,6 +32,8 @@ const (
 	FileEnd    = "end"
 	FileMore   = "more"
 	FileFailed = "failed"
+
+	FileAttribute = "attribute"
 )
 
 // Types of items, in the words of FileEntry where that has one.
@@ -53,6 +58,10 @@ const (
 	FileEscapes      = "escapes"
 	FileMemory       = "memory"
 	FileOwner        = "owner"
+	FileIsDirectory  = "a directory"
+	FileExists       = "exists"
+	FileDenied       = "denied"
+	FileNoSpace      = "no space"
 	FileOther        = "other"
 )
 

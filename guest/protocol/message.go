@@ -118,6 +118,8 @@ type Exec struct {
 	Roles []string
 	// Terminal: the command has one, of that size; what it writes to it goes to stdout.
 	Terminal *Size
+	// FromHome: Cwd is relative to the user's home.
+	FromHome bool
 }
 
 // Roles of the descriptors of Exec.
@@ -301,6 +303,7 @@ func (m *Exec) put(e *encoder) {
 	if m.Terminal != nil {
 		e.nested(10, m.Terminal)
 	}
+	e.bool(11, m.FromHome)
 }
 
 func (m *Exec) set(f field) bool {
@@ -326,6 +329,8 @@ func (m *Exec) set(f field) bool {
 	case 10:
 		m.Terminal = new(Size)
 		return f.nested(m.Terminal)
+	case 11:
+		return f.bool(&m.FromHome)
 	}
 	return true
 }

@@ -77,3 +77,70 @@ func (s *DownloadStream) Close() error {
 	s.chunks.Close()
 	return nil
 }
+
+// WriteFile sends start and then the file's bytes, to their end. It returns when the file is written, or as soon as the daemon refuses; what
+// content fails with is returned as it is.
+func (c *Client) WriteFile(ctx context.Context, start *agboxv1.WriteFileStart, content io.Reader) (*agboxv1.FileInfo, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // lets go of a file that was not read to its end
+	put, err := c.SandboxServiceClient.WriteFile(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = put.Send(&agboxv1.WriteFileRequest{Message: &agboxv1.WriteFileRequest_Start{Start: start}})
+	for buffer := make([]byte, uploadChunk); err == nil; {
+		n, readErr := content.Read(buffer)
+		if n > 0 {
+			err = put.Send(&agboxv1.WriteFileRequest{Message: &agboxv1.WriteFileRequest_Data{Data: buffer[:n]}})
+		}
+		if readErr == io.EOF {
+			break
+		} else if readErr != nil {
+			return nil, readErr
+		}
+	}
+	written, err := put.CloseAndRecv() // io.EOF of Send means that the daemon has answered already
+	return written.GetFile(), err
+}
+
+// FileStream is one file as it is read. Read fails with io.EOF at its end, else with an *Error; it belongs to one goroutine. Close must follow,
+// and may be called from any.
+type FileStream struct {
+	// Info is what the file was when it was opened.
+	Info   *agboxv1.FileInfo
+	chunks *Receiver[agboxv1.ReadFileChunk]
+	rest   []byte
+}
+
+// ReadFile opens a file, and fails where the daemon refuses that. The stream lives as long as ctx, at most.
+func (c *Client) ReadFile(ctx context.Context, req *agboxv1.ReadFileRequest) (*FileStream, error) {
+	chunks, err := receive(ctx, req, c.SandboxServiceClient.ReadFile)
+	if err != nil {
+		return nil, err
+	}
+	first, err := chunks.Recv()
+	if err != nil {
+		chunks.Close()
+		return nil, err
+	}
+	return &FileStream{Info: first.GetFile(), chunks: chunks, rest: first.GetData()}, nil
+}
+
+func (s *FileStream) Read(p []byte) (int, error) {
+	for len(s.rest) == 0 {
+		chunk, err := s.chunks.Recv()
+		if err != nil {
+			return 0, err
+		}
+		s.rest = chunk.GetData()
+	}
+	n := copy(p, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+// Close ends the stream and lets a blocked Read return. It may be called more than once.
+func (s *FileStream) Close() error {
+	s.chunks.Close()
+	return nil
+}

@@ -46,7 +46,7 @@ func (r *Reader) Attach(stream attachStream) error {
 		return err
 	}
 	owner := exec.Request.SandboxId
-	a := &attachment{reader: r, stream: stream, input: newInput(stream.Context(), r, owner, exec.Request)}
+	a := &attachment{reader: r, stream: stream, input: newInput(stream.Context(), r, owner, exec.Request), started: make(chan uint32, 1)}
 	a.follower = r.followExec(stream, owner, start.ExecId)
 	a.follower.wake, a.follower.between = a.input.wake, a.between
 	defer a.close()
@@ -97,6 +97,7 @@ type attachment struct {
 	told      bool   // the client reads the files itself
 	sentTaken uint64 // how much of the input the client knows to be taken
 	closed    bool   // the client knows that its input is closed
+	started   chan uint32
 }
 
 // begin sends the exec's state, and where the output begins.
@@ -162,6 +163,7 @@ func (a *attachment) close() {
 func (a *attachment) serve(messages <-chan received) error {
 	var writer sync.WaitGroup
 	writer.Go(func() { a.input.serve(messages) })
+	writer.Go(a.awaitStart)
 	err := a.follower.follow()
 	a.input.stop()
 	writer.Wait()
@@ -175,9 +177,26 @@ func (a *attachment) serve(messages <-chan received) error {
 	return a.stream.Send(&agboxv1.AttachExecResponse{Message: &agboxv1.AttachExecResponse_Ended{Ended: a.reader.Status(exec)}})
 }
 
-// between sends how much of the input was taken since it sent that last, and returns why the input was refused.
+// awaitStart has the client told once the command runs. It ends with the input.
+func (a *attachment) awaitStart() {
+	pid, err := a.reader.files.AwaitExec(a.input.ctx, a.input.execID)
+	if err == nil {
+		a.started <- uint32(pid)
+		a.input.notify(a.input.wake)
+	}
+}
+
+// between sends that the command runs and how much of the input was taken, where that is news, and returns why the input was refused.
 func (a *attachment) between() error {
 	a.input.sign()
+	select {
+	case pid := <-a.started:
+		started := &agboxv1.AttachExecResponse_Started{Started: &agboxv1.ExecStarted{Pid: pid}}
+		if err := a.stream.Send(&agboxv1.AttachExecResponse{Message: started}); err != nil {
+			return err
+		}
+	default:
+	}
 	if err := a.sendTaken(); err != nil {
 		return err
 	}

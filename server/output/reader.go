@@ -47,6 +47,9 @@ type Files interface {
 	// ServiceLog calls send with what the service has written up to now, or with follow until it ends, from tail bytes
 	// before the present end. found is false for one that has no container.
 	ServiceLog(ctx context.Context, sandboxID, service string, tail *uint64, follow bool, send func(stream string, data []byte) error) (found bool, err error)
+	// ExecPID and AwaitExec are as in runtime.Execs.
+	ExecPID(execID string) int
+	AwaitExec(ctx context.Context, execID string) (pid int, err error)
 	runtime.Input
 }
 
@@ -90,6 +93,8 @@ func (r *Reader) Status(exec persist.Exec) *agboxv1.ExecStatus {
 		LastEventSequence: exec.Newest,
 		Stdin:             request.Stdin,
 		Tty:               request.Tty != nil,
+		Tag:               request.Tag,
+		User:              request.User,
 	}
 	status.StdoutLogPath, status.StderrLogPath = r.files.ExecLogs(request.SandboxId, request.ExecId)
 	if end := exec.End.GetExec(); end != nil {
@@ -97,6 +102,9 @@ func (r *Reader) Status(exec persist.Exec) *agboxv1.ExecStatus {
 		status.ExitCode, status.Signal = end.ExitCode, end.Signal
 		status.Error, status.ErrorCode = end.ErrorMessage, end.ErrorCode
 		status.StartedAt, status.EndedAt, status.Resources = end.StartedAt, end.EndedAt, end.Resources
+		status.Pid = end.Pid
+	} else {
+		status.Pid = uint32(r.files.ExecPID(request.ExecId))
 	}
 	return status
 }

@@ -53,6 +53,7 @@ func ValidateExec(req *agboxv1.CreateExecRequest) error {
 		validateCommand("command", req.GetCommand()),
 		validateCwd("cwd", req.GetCwd()),
 		ValidateUser("user", req.GetUser()),
+		validateTag("tag", req.GetTag()),
 		ValidateDuration("timeout", req.GetTimeout()),
 		validateEnvs("env_overrides", req.GetEnvOverrides()),
 		validateArguments("command", req.GetCommand(), req.GetEnvOverrides()),
@@ -66,6 +67,16 @@ func validateCwd(field, cwd string) error {
 		return refuse(ReasonCwdInvalid, field, "%s contains a NUL byte; remove it", quote(cwd))
 	case len(cwd) > maxPath:
 		return refuse(ReasonCwdInvalid, field, "it has %d bytes, and no path has more than %d; shorten it", len(cwd), maxPath)
+	}
+	return nil
+}
+
+// maxTag bounds what a caller calls an exec, in bytes.
+const maxTag = 256
+
+func validateTag(field, tag string) error {
+	if len(tag) > maxTag {
+		return refuse(ReasonTagTooLong, field, "it has %d bytes, and at most %d are kept; shorten it", len(tag), maxTag)
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ func TestExec(t *testing.T) {
 		{"no command", func(r *agboxv1.CreateExecRequest) { r.Command = nil }, spec.ReasonCommandRequired, "command", "first word"},
 		{"empty program", func(r *agboxv1.CreateExecRequest) { r.Command = []string{"", "x"} }, spec.ReasonCommandRequired, "command", "first word"},
 		{"NUL in argument", func(r *agboxv1.CreateExecRequest) { r.Command = []string{"a", "b\x00"} }, spec.ReasonCommandInvalid, "command[1]", "NUL"},
+		{"tag that is too long", func(r *agboxv1.CreateExecRequest) { r.Tag = strings.Repeat("x", 257) }, spec.ReasonTagTooLong, "tag", "257 bytes"},
 		{"NUL in cwd", func(r *agboxv1.CreateExecRequest) { r.Cwd = "\x00" }, spec.ReasonCwdInvalid, "cwd", "NUL"},
 		{"argument that is too long", func(r *agboxv1.CreateExecRequest) { r.Command = []string{"a", strings.Repeat("x", 128<<10)} }, spec.ReasonCommandInvalid, "command[1]", "131072 bytes"},
 		{"too many arguments", func(r *agboxv1.CreateExecRequest) {

@@ -11,6 +11,7 @@ const (
 	// variables, a working directory with NUL or longer than a path can be, a user that is neither name nor number.
 	ReasonCommandRequired = "COMMAND_REQUIRED"
 	ReasonCommandInvalid  = "COMMAND_INVALID"
+	ReasonTagTooLong      = "TAG_TOO_LONG"
 	ReasonCwdInvalid      = "CWD_INVALID"
 	ReasonUserInvalid     = "USER_INVALID"
 

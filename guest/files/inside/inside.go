@@ -4,19 +4,21 @@ package inside
 import (
 	"errors"
 	"os"
+	"path"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/agbox-dev/agbox/guest/account"
 	"github.com/agbox-dev/agbox/guest/files/removal"
 	"github.com/agbox-dev/agbox/guest/kernel"
 	"github.com/agbox-dev/agbox/guest/protocol"
 	"github.com/agbox-dev/agbox/paths"
 )
 
-// Main looks into the sandbox's files for the daemon, as root, and ends:
+// Main looks into the sandbox's files for the daemon and ends:
 //
 //	agbox-init file stat PATH
 //	agbox-init file list PATH LIMIT [-r]
@@ -24,7 +26,13 @@ import (
 //	agbox-init file write DIRECTORY OWNER USER IMAGE-USER
 //	agbox-init file remove PATH [-r]
 //	agbox-init file watch PATH [-r]
+//	agbox-init file get PATH OFFSET LENGTH
+//	agbox-init file put PATH MODE REMOVED-ATTRIBUTES [-in-place] [-parents]
+//	agbox-init file mkdir PATH MODE [-parents]
+//	agbox-init file move SOURCE DESTINATION [-parents] [-keep]
 //
+// stat and list take -a for attributes as well, list a depth after -d. It runs as the user whose rights count; a path that is not absolute begins
+// at that user's home.
 // What it finds goes to descriptor 1, which is the write end of a pipe that the daemon reads, as package protocol (file.go) has it; what it is to
 // write comes from descriptor 0. When the daemon is gone, or wants no more, this process ends, whatever it does.
 func Main(args []string) {
@@ -37,11 +45,15 @@ func Main(args []string) {
 	}
 	runtime.GOMAXPROCS(1) // few threads: it counts against the sandbox's limit
 	syscall.SetNonblock(fd, false)
-	if args[0] != "write" { // which takes away what is half there
+	if args[0] != "write" && args[0] != "put" { // which take away what is half there
 		go endWithReader(fd)
 	}
-	o := output{fd: fd}
-	path, recursive := args[1], args[len(args)-1] == "-r"
+	o := output{fd: fd, attributes: slices.Contains(args[2:], "-a")}
+	path, recursive := fromHome(args[1]), slices.Contains(args[2:], "-r")
+	if args[0] == "write" {
+		path = args[1]
+	}
+	o.attributes = o.attributes || args[0] == "put" || args[0] == "mkdir" || args[0] == "move"
 	var problem *fault
 	last := protocol.FileEnd
 	switch args[0] {
@@ -50,6 +62,9 @@ func Main(args []string) {
 	case "list":
 		l := lister{output: &o, recursive: recursive}
 		l.room, _ = strconv.Atoi(args[min(2, len(args)-1)])
+		if i := slices.Index(args, "-d"); i > 0 && i+1 < len(args) {
+			l.depth, _ = strconv.Atoi(args[i+1])
+		}
 		if problem = l.top(path); l.cut {
 			last = protocol.FileMore
 		}
@@ -62,6 +77,17 @@ func Main(args []string) {
 		problem = remove(path, recursive)
 	case "watch":
 		problem = watch(&o, path, recursive)
+	case "get":
+		offset, _ := strconv.ParseInt(args[2], 10, 64)
+		length, _ := strconv.ParseInt(args[3], 10, 64)
+		problem = o.get(path, offset, length)
+	case "put":
+		problem = put(&o, path, args[2:])
+	case "mkdir":
+		problem = makeDirectory(&o, path, args[2:])
+	case "move":
+		args[2] = fromHome(args[2])
+		problem = move(&o, path, args[2:])
 	default:
 		os.Exit(2)
 	}
@@ -72,6 +98,15 @@ func Main(args []string) {
 	}
 	o.flush()
 	os.Exit(0)
+}
+
+// fromHome is an absolute path, from the home of this process's user on where it is not.
+func fromHome(name string) string {
+	home := os.Getenv("HOME")
+	if !strings.HasPrefix(home, "/") {
+		home = "/"
+	}
+	return path.Clean(kernel.Join(home, name))
 }
 
 // endWithReader ends the process when nobody reads the pipe any more.
@@ -93,6 +128,9 @@ func endWithReader(fd int) {
 type output struct {
 	fd  int
 	buf []byte
+
+	attributes bool           // are told of as well
+	accounts   *account.Rules // read when a first name is wanted
 }
 
 const outputChunk = 32 << 10
@@ -130,6 +168,14 @@ func faultOf(path string, err error) *fault {
 	errors.As(err, &errno)
 	name := strconv.Quote(path)
 	switch errno {
+	case syscall.EACCES, syscall.EPERM:
+		return &fault{protocol.FileDenied, name + ": the user has no right to it in the sandbox; name another user, or change its mode"}
+	case syscall.EISDIR:
+		return &fault{protocol.FileIsDirectory, name + " is a directory; name a file"}
+	case syscall.EEXIST:
+		return &fault{protocol.FileExists, name + " exists already; choose another path, or remove it"}
+	case syscall.ENOSPC, syscall.EDQUOT:
+		return &fault{protocol.FileNoSpace, name + ": no space is left where it lies; remove something there"}
 	case syscall.ENOENT:
 		return &fault{protocol.FileNotFound, name + " does not exist in the sandbox; a list of its directory shows what does"}
 	case syscall.ENOTDIR:
@@ -166,8 +212,52 @@ func (o *output) entry(name, path string, st *syscall.Stat_t) {
 		link, _ = os.Readlink(name)
 	}
 	decimal := func(n int64) string { return strconv.FormatInt(n, 10) }
-	o.add(protocol.FileEntry, kind, decimal(int64(st.Mode&0o7777)), decimal(int64(st.Uid)), decimal(int64(st.Gid)), decimal(size),
-		decimal(int64(st.Mtim.Sec)), decimal(int64(st.Mtim.Nsec)), path, link)
+	fields := []string{protocol.FileEntry, kind, decimal(int64(st.Mode & 0o7777)), decimal(int64(st.Uid)), decimal(int64(st.Gid)), decimal(size),
+		decimal(int64(st.Mtim.Sec)), decimal(int64(st.Mtim.Nsec)), path, link}
+	owner, group := o.names(st)
+	resolved, target, mode := "", "", int64(0)
+	if kind == "symlink" {
+		resolved, target, mode = resolve(name)
+	}
+	fields = append(fields, owner, group, resolved, target, decimal(mode))
+	if o.attributes && (kind == "file" || kind == "directory") {
+		for _, a := range attributesOf(name) {
+			fields = append(fields, a.name, a.value)
+		}
+	}
+	o.add(fields...)
+}
+
+// names are those of the file's owner and group, "" for what the sandbox has no name for.
+func (o *output) names(st *syscall.Stat_t) (owner, group string) {
+	if o.accounts == nil {
+		o.accounts = &account.Rules{}
+		_ = o.accounts.Refresh() // there are numbers
+	}
+	return o.accounts.UserName(st.Uid), o.accounts.GroupName(st.Gid)
+}
+
+// resolve follows a link to its end, "" where that is nowhere.
+func resolve(name string) (path, kind string, mode int64) {
+	fd, err := syscall.Open(name, kernel.PathOnly|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return "", "", 0
+	}
+	defer syscall.Close(fd)
+	var st syscall.Stat_t
+	if err = syscall.Fstat(fd, &st); err == nil {
+		path, err = kernel.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	}
+	if err != nil || !strings.HasPrefix(path, "/") {
+		return "", "", 0
+	}
+	switch kind = "other"; st.Mode & syscall.S_IFMT {
+	case syscall.S_IFREG:
+		kind = "file"
+	case syscall.S_IFDIR:
+		kind = "directory"
+	}
+	return path, kind, int64(st.Mode & 0o7777)
 }
 
 // lister walks a tree, each directory in the order of its names.
@@ -175,6 +265,7 @@ type lister struct {
 	*output
 	room      int // for so many more
 	recursive bool
+	depth     int  // of directories, 0: all
 	cut       bool // there was more
 }
 
@@ -184,12 +275,12 @@ func (l *lister) top(path string) *fault {
 	if err != nil {
 		return faultOf(path, err)
 	}
-	l.list(path, names)
+	l.list(path, names, 1)
 	return nil
 }
 
 // list leaves out what vanishes meanwhile.
-func (l *lister) list(dir string, names []string) {
+func (l *lister) list(dir string, names []string, depth int) {
 	for _, name := range names {
 		path := kernel.Join(dir, name)
 		var st syscall.Stat_t
@@ -202,9 +293,9 @@ func (l *lister) list(dir string, names []string) {
 		}
 		l.entry(path, path, &st)
 		l.room--
-		if l.recursive && st.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+		if l.recursive && st.Mode&syscall.S_IFMT == syscall.S_IFDIR && (l.depth == 0 || depth < l.depth) {
 			below, _ := namesIn(path)
-			l.list(path, below)
+			l.list(path, below, depth+1)
 		}
 	}
 }

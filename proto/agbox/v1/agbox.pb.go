@@ -2187,6 +2187,7 @@ type ExecEventDetails struct {
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,66,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// With the end of an exec.
 	Resources     *ExecResources `protobuf:"bytes,67,opt,name=resources,proto3" json:"resources,omitempty"`
+	Pid           uint32         `protobuf:"varint,68,opt,name=pid,proto3" json:"pid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2282,6 +2283,13 @@ func (x *ExecEventDetails) GetResources() *ExecResources {
 		return x.Resources
 	}
 	return nil
+}
+
+func (x *ExecEventDetails) GetPid() uint32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
 }
 
 // ExecResources is what an exec has used, and what it met.
@@ -2655,7 +2663,11 @@ type ExecStatus struct {
 	Stdin bool `protobuf:"varint,71,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	Tty   bool `protobuf:"varint,72,opt,name=tty,proto3" json:"tty,omitempty"`
 	// In a list that would be too large for one answer: env_overrides is left out and command is cut. GetExec has all of it.
-	Elided        bool `protobuf:"varint,73,opt,name=elided,proto3" json:"elided,omitempty"`
+	Elided bool `protobuf:"varint,73,opt,name=elided,proto3" json:"elided,omitempty"`
+	// The command's process as the sandbox counts; 0 where it has not started, or that was lost.
+	Pid           uint32 `protobuf:"varint,74,opt,name=pid,proto3" json:"pid,omitempty"`
+	Tag           string `protobuf:"bytes,75,opt,name=tag,proto3" json:"tag,omitempty"`
+	User          string `protobuf:"bytes,76,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2821,6 +2833,27 @@ func (x *ExecStatus) GetElided() bool {
 		return x.Elided
 	}
 	return false
+}
+
+func (x *ExecStatus) GetPid() uint32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ExecStatus) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *ExecStatus) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
 }
 
 type CreateSandboxRequest struct {
@@ -3518,7 +3551,11 @@ type CreateExecRequest struct {
 	// The command's standard input stays open for AttachExec until a client closes it; otherwise it is empty.
 	Stdin bool `protobuf:"varint,67,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	// The command has a terminal of this size, for input as well; everything it writes is in the stdout log.
-	Tty           *TerminalSize `protobuf:"bytes,68,opt,name=tty,proto3" json:"tty,omitempty"`
+	Tty *TerminalSize `protobuf:"bytes,68,opt,name=tty,proto3" json:"tty,omitempty"`
+	// What the caller calls it, 256 bytes at most; ExecStatus repeats it.
+	Tag string `protobuf:"bytes,69,opt,name=tag,proto3" json:"tag,omitempty"`
+	// A relative or absent cwd starts at the user's home in place of the working directory.
+	CwdFromHome   bool `protobuf:"varint,70,opt,name=cwd_from_home,json=cwdFromHome,proto3" json:"cwd_from_home,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3621,6 +3658,20 @@ func (x *CreateExecRequest) GetTty() *TerminalSize {
 		return x.Tty
 	}
 	return nil
+}
+
+func (x *CreateExecRequest) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *CreateExecRequest) GetCwdFromHome() bool {
+	if x != nil {
+		return x.CwdFromHome
+	}
+	return false
 }
 
 type TerminalSize struct {
@@ -5722,6 +5773,7 @@ type AttachExecResponse struct {
 	//	*AttachExecResponse_Stderr
 	//	*AttachExecResponse_Ended
 	//	*AttachExecResponse_StdinTaken
+	//	*AttachExecResponse_Started
 	Message       isAttachExecResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5809,6 +5861,15 @@ func (x *AttachExecResponse) GetStdinTaken() uint64 {
 	return 0
 }
 
+func (x *AttachExecResponse) GetStarted() *ExecStarted {
+	if x != nil {
+		if x, ok := x.Message.(*AttachExecResponse_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
 type isAttachExecResponse_Message interface {
 	isAttachExecResponse_Message()
 }
@@ -5837,6 +5898,11 @@ type AttachExecResponse_StdinTaken struct {
 	StdinTaken uint64 `protobuf:"varint,5,opt,name=stdin_taken,json=stdinTaken,proto3,oneof"`
 }
 
+type AttachExecResponse_Started struct {
+	// Once, when the command is known to run; not of one that had ended before.
+	Started *ExecStarted `protobuf:"bytes,64,opt,name=started,proto3,oneof"`
+}
+
 func (*AttachExecResponse_Attached) isAttachExecResponse_Message() {}
 
 func (*AttachExecResponse_Stdout) isAttachExecResponse_Message() {}
@@ -5846,6 +5912,53 @@ func (*AttachExecResponse_Stderr) isAttachExecResponse_Message() {}
 func (*AttachExecResponse_Ended) isAttachExecResponse_Message() {}
 
 func (*AttachExecResponse_StdinTaken) isAttachExecResponse_Message() {}
+
+func (*AttachExecResponse_Started) isAttachExecResponse_Message() {}
+
+type ExecStarted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ExecStatus.
+	Pid           uint32 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecStarted) Reset() {
+	*x = ExecStarted{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecStarted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecStarted) ProtoMessage() {}
+
+func (x *ExecStarted) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
+func (*ExecStarted) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ExecStarted) GetPid() uint32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
 
 type ReadSandboxLogRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -5864,7 +5977,7 @@ type ReadSandboxLogRequest struct {
 
 func (x *ReadSandboxLogRequest) Reset() {
 	*x = ReadSandboxLogRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5876,7 +5989,7 @@ func (x *ReadSandboxLogRequest) String() string {
 func (*ReadSandboxLogRequest) ProtoMessage() {}
 
 func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5889,7 +6002,7 @@ func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSandboxLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadSandboxLogRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReadSandboxLogRequest) GetSandboxId() string {
@@ -5938,7 +6051,7 @@ type SandboxLogChunk struct {
 
 func (x *SandboxLogChunk) Reset() {
 	*x = SandboxLogChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5950,7 +6063,7 @@ func (x *SandboxLogChunk) String() string {
 func (*SandboxLogChunk) ProtoMessage() {}
 
 func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5963,7 +6076,7 @@ func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxLogChunk.ProtoReflect.Descriptor instead.
 func (*SandboxLogChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SandboxLogChunk) GetData() []byte {
@@ -5993,7 +6106,7 @@ type UploadFilesRequest struct {
 
 func (x *UploadFilesRequest) Reset() {
 	*x = UploadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6005,7 +6118,7 @@ func (x *UploadFilesRequest) String() string {
 func (*UploadFilesRequest) ProtoMessage() {}
 
 func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6018,7 +6131,7 @@ func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
@@ -6077,7 +6190,7 @@ type UploadFilesStart struct {
 
 func (x *UploadFilesStart) Reset() {
 	*x = UploadFilesStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6089,7 +6202,7 @@ func (x *UploadFilesStart) String() string {
 func (*UploadFilesStart) ProtoMessage() {}
 
 func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6102,7 +6215,7 @@ func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesStart.ProtoReflect.Descriptor instead.
 func (*UploadFilesStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *UploadFilesStart) GetSandboxId() string {
@@ -6136,7 +6249,7 @@ type UploadFilesResponse struct {
 
 func (x *UploadFilesResponse) Reset() {
 	*x = UploadFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6148,7 +6261,7 @@ func (x *UploadFilesResponse) String() string {
 func (*UploadFilesResponse) ProtoMessage() {}
 
 func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6161,7 +6274,7 @@ func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
 func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *UploadFilesResponse) GetFiles() uint64 {
@@ -6189,7 +6302,7 @@ type DownloadFilesRequest struct {
 
 func (x *DownloadFilesRequest) Reset() {
 	*x = DownloadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6201,7 +6314,7 @@ func (x *DownloadFilesRequest) String() string {
 func (*DownloadFilesRequest) ProtoMessage() {}
 
 func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6214,7 +6327,7 @@ func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DownloadFilesRequest) GetSandboxId() string {
@@ -6241,7 +6354,7 @@ type DownloadFilesChunk struct {
 
 func (x *DownloadFilesChunk) Reset() {
 	*x = DownloadFilesChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6253,7 +6366,7 @@ func (x *DownloadFilesChunk) String() string {
 func (*DownloadFilesChunk) ProtoMessage() {}
 
 func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6266,7 +6379,7 @@ func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesChunk.ProtoReflect.Descriptor instead.
 func (*DownloadFilesChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DownloadFilesChunk) GetData() []byte {
@@ -6284,18 +6397,27 @@ type FileInfo struct {
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	Size uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	// Permission, setuid, setgid and sticky bits, as chmod counts them.
-	Mode          uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
-	ModifiedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
-	LinkTarget    string                 `protobuf:"bytes,6,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"`
-	Uid           uint32                 `protobuf:"varint,7,opt,name=uid,proto3" json:"uid,omitempty"`
-	Gid           uint32                 `protobuf:"varint,8,opt,name=gid,proto3" json:"gid,omitempty"`
+	Mode       uint32                 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
+	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	LinkTarget string                 `protobuf:"bytes,6,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"`
+	Uid        uint32                 `protobuf:"varint,7,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid        uint32                 `protobuf:"varint,8,opt,name=gid,proto3" json:"gid,omitempty"`
+	// The names of uid and gid in the sandbox, "" where it knows none; of a sandbox that runs.
+	Owner string `protobuf:"bytes,64,opt,name=owner,proto3" json:"owner,omitempty"`
+	Group string `protobuf:"bytes,65,opt,name=group,proto3" json:"group,omitempty"`
+	// Of a symlink that leads somewhere: to which path in the end, and what is there. Of a sandbox that runs.
+	ResolvedPath string `protobuf:"bytes,66,opt,name=resolved_path,json=resolvedPath,proto3" json:"resolved_path,omitempty"`
+	TargetType   string `protobuf:"bytes,67,opt,name=target_type,json=targetType,proto3" json:"target_type,omitempty"`
+	TargetMode   uint32 `protobuf:"varint,68,opt,name=target_mode,json=targetMode,proto3" json:"target_mode,omitempty"`
+	// Where they were asked for: extended attributes of the name space user, without that prefix, as far as they are UTF-8.
+	Attributes    map[string]string `protobuf:"bytes,69,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6307,7 +6429,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6320,7 +6442,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -6379,18 +6501,65 @@ func (x *FileInfo) GetGid() uint32 {
 	return 0
 }
 
+func (x *FileInfo) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *FileInfo) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *FileInfo) GetResolvedPath() string {
+	if x != nil {
+		return x.ResolvedPath
+	}
+	return ""
+}
+
+func (x *FileInfo) GetTargetType() string {
+	if x != nil {
+		return x.TargetType
+	}
+	return ""
+}
+
+func (x *FileInfo) GetTargetMode() uint32 {
+	if x != nil {
+		return x.TargetMode
+	}
+	return 0
+}
+
+func (x *FileInfo) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
 type StatFileRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	// A symlink at its end is not followed.
-	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Whose rights count, as in CreateExecRequest, "" included; unset: all is seen. The sandbox has to run for it, as for the two below.
+	User *string `protobuf:"bytes,64,opt,name=user,proto3,oneof" json:"user,omitempty"`
+	// A relative path starts at that user's home, which "~" stands for at its beginning.
+	FromHome      bool `protobuf:"varint,65,opt,name=from_home,json=fromHome,proto3" json:"from_home,omitempty"`
+	Attributes    bool `protobuf:"varint,66,opt,name=attributes,proto3" json:"attributes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatFileRequest) Reset() {
 	*x = StatFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6402,7 +6571,7 @@ func (x *StatFileRequest) String() string {
 func (*StatFileRequest) ProtoMessage() {}
 
 func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6415,7 +6584,7 @@ func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileRequest.ProtoReflect.Descriptor instead.
 func (*StatFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StatFileRequest) GetSandboxId() string {
@@ -6432,6 +6601,27 @@ func (x *StatFileRequest) GetPath() string {
 	return ""
 }
 
+func (x *StatFileRequest) GetUser() string {
+	if x != nil && x.User != nil {
+		return *x.User
+	}
+	return ""
+}
+
+func (x *StatFileRequest) GetFromHome() bool {
+	if x != nil {
+		return x.FromHome
+	}
+	return false
+}
+
+func (x *StatFileRequest) GetAttributes() bool {
+	if x != nil {
+		return x.Attributes
+	}
+	return false
+}
+
 type StatFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
@@ -6441,7 +6631,7 @@ type StatFileResponse struct {
 
 func (x *StatFileResponse) Reset() {
 	*x = StatFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6453,7 +6643,7 @@ func (x *StatFileResponse) String() string {
 func (*StatFileResponse) ProtoMessage() {}
 
 func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6466,7 +6656,7 @@ func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileResponse.ProtoReflect.Descriptor instead.
 func (*StatFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StatFileResponse) GetFile() *FileInfo {
@@ -6483,14 +6673,20 @@ type ListFilesRequest struct {
 	Path      string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Recursive bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	// At most so many; 0: 10000.
-	Limit         uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// As in StatFileRequest.
+	User       *string `protobuf:"bytes,64,opt,name=user,proto3,oneof" json:"user,omitempty"`
+	FromHome   bool    `protobuf:"varint,65,opt,name=from_home,json=fromHome,proto3" json:"from_home,omitempty"`
+	Attributes bool    `protobuf:"varint,66,opt,name=attributes,proto3" json:"attributes,omitempty"`
+	// With recursive: how many directories deep, 1 being what is directly in it; 0: all.
+	Depth         uint32 `protobuf:"varint,67,opt,name=depth,proto3" json:"depth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6502,7 +6698,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6515,7 +6711,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListFilesRequest) GetSandboxId() string {
@@ -6546,6 +6742,34 @@ func (x *ListFilesRequest) GetLimit() uint32 {
 	return 0
 }
 
+func (x *ListFilesRequest) GetUser() string {
+	if x != nil && x.User != nil {
+		return *x.User
+	}
+	return ""
+}
+
+func (x *ListFilesRequest) GetFromHome() bool {
+	if x != nil {
+		return x.FromHome
+	}
+	return false
+}
+
+func (x *ListFilesRequest) GetAttributes() bool {
+	if x != nil {
+		return x.Attributes
+	}
+	return false
+}
+
+func (x *ListFilesRequest) GetDepth() uint32 {
+	if x != nil {
+		return x.Depth
+	}
+	return 0
+}
+
 type ListFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By path.
@@ -6558,7 +6782,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6570,7 +6794,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6583,7 +6807,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -6605,14 +6829,17 @@ type RemoveFileRequest struct {
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Also a directory that is not empty.
-	Recursive     bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	Recursive bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// As in StatFileRequest.
+	User          *string `protobuf:"bytes,64,opt,name=user,proto3,oneof" json:"user,omitempty"`
+	FromHome      bool    `protobuf:"varint,65,opt,name=from_home,json=fromHome,proto3" json:"from_home,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6624,7 +6851,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6637,7 +6864,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RemoveFileRequest) GetSandboxId() string {
@@ -6661,6 +6888,20 @@ func (x *RemoveFileRequest) GetRecursive() bool {
 	return false
 }
 
+func (x *RemoveFileRequest) GetUser() string {
+	if x != nil && x.User != nil {
+		return *x.User
+	}
+	return ""
+}
+
+func (x *RemoveFileRequest) GetFromHome() bool {
+	if x != nil {
+		return x.FromHome
+	}
+	return false
+}
+
 type RemoveFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6669,7 +6910,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6681,7 +6922,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6694,22 +6935,25 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
 }
 
 type WatchFilesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	// A file or directory that exists.
-	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Recursive     bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	Path      string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Recursive bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	// As in StatFileRequest.
+	User          *string `protobuf:"bytes,64,opt,name=user,proto3,oneof" json:"user,omitempty"`
+	FromHome      bool    `protobuf:"varint,65,opt,name=from_home,json=fromHome,proto3" json:"from_home,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6721,7 +6965,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6734,7 +6978,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WatchFilesRequest) GetSandboxId() string {
@@ -6758,6 +7002,674 @@ func (x *WatchFilesRequest) GetRecursive() bool {
 	return false
 }
 
+func (x *WatchFilesRequest) GetUser() string {
+	if x != nil && x.User != nil {
+		return *x.User
+	}
+	return ""
+}
+
+func (x *WatchFilesRequest) GetFromHome() bool {
+	if x != nil {
+		return x.FromHome
+	}
+	return false
+}
+
+type ReadFileRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// A regular file, or a link to one.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// As in CreateExecRequest.
+	User string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	// As in StatFileRequest.
+	FromHome bool `protobuf:"varint,4,opt,name=from_home,json=fromHome,proto3" json:"from_home,omitempty"`
+	// Where to begin, and how many bytes to send at most; 0: all.
+	Offset        uint64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	Length        uint64 `protobuf:"varint,6,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileRequest) Reset() {
+	*x = ReadFileRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileRequest) ProtoMessage() {}
+
+func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
+func (*ReadFileRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *ReadFileRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ReadFileRequest) GetFromHome() bool {
+	if x != nil {
+		return x.FromHome
+	}
+	return false
+}
+
+func (x *ReadFileRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadFileRequest) GetLength() uint64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+type ReadFileChunk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first message, and only that: what is read. Files of the kernel have no size and are read to their end all the same.
+	File          *FileInfo `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	Data          []byte    `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFileChunk) Reset() {
+	*x = ReadFileChunk{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFileChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFileChunk) ProtoMessage() {}
+
+func (x *ReadFileChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFileChunk.ProtoReflect.Descriptor instead.
+func (*ReadFileChunk) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *ReadFileChunk) GetFile() *FileInfo {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+func (x *ReadFileChunk) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type WriteFileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*WriteFileRequest_Start
+	//	*WriteFileRequest_Data
+	Message       isWriteFileRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFileRequest) Reset() {
+	*x = WriteFileRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileRequest) ProtoMessage() {}
+
+func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
+func (*WriteFileRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *WriteFileRequest) GetMessage() isWriteFileRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *WriteFileRequest) GetStart() *WriteFileStart {
+	if x != nil {
+		if x, ok := x.Message.(*WriteFileRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *WriteFileRequest) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*WriteFileRequest_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isWriteFileRequest_Message interface {
+	isWriteFileRequest_Message()
+}
+
+type WriteFileRequest_Start struct {
+	// The first message, and only that.
+	Start *WriteFileStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type WriteFileRequest_Data struct {
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*WriteFileRequest_Start) isWriteFileRequest_Message() {}
+
+func (*WriteFileRequest_Data) isWriteFileRequest_Message() {}
+
+// WriteFileStart: a file is replaced by one that is whole, or stays as it was; with in_place, what lies there is overwritten.
+type WriteFileStart struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Whom it belongs to, and whose rights count, as in CreateExecRequest.
+	User string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	// As in StatFileRequest.
+	FromHome bool `protobuf:"varint,4,opt,name=from_home,json=fromHome,proto3" json:"from_home,omitempty"`
+	// Permissions; unset: those of the file that is there, 0644 for a new one.
+	Mode *uint32 `protobuf:"varint,5,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
+	// Writes into the file that is there, through a link too, and leaves a part where it cannot be written to the end.
+	InPlace bool `protobuf:"varint,6,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"`
+	// Makes the directories above it.
+	Parents bool `protobuf:"varint,7,opt,name=parents,proto3" json:"parents,omitempty"`
+	// Extended attributes of the name space user, without that prefix.
+	Attributes map[string]string `protobuf:"bytes,8,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Those of the file that is there whose names begin so are removed; in_place only, for a new file has none.
+	RemoveAttributes string `protobuf:"bytes,9,opt,name=remove_attributes,json=removeAttributes,proto3" json:"remove_attributes,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *WriteFileStart) Reset() {
+	*x = WriteFileStart{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileStart) ProtoMessage() {}
+
+func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileStart.ProtoReflect.Descriptor instead.
+func (*WriteFileStart) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *WriteFileStart) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *WriteFileStart) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WriteFileStart) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *WriteFileStart) GetFromHome() bool {
+	if x != nil {
+		return x.FromHome
+	}
+	return false
+}
+
+func (x *WriteFileStart) GetMode() uint32 {
+	if x != nil && x.Mode != nil {
+		return *x.Mode
+	}
+	return 0
+}
+
+func (x *WriteFileStart) GetInPlace() bool {
+	if x != nil {
+		return x.InPlace
+	}
+	return false
+}
+
+func (x *WriteFileStart) GetParents() bool {
+	if x != nil {
+		return x.Parents
+	}
+	return false
+}
+
+func (x *WriteFileStart) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *WriteFileStart) GetRemoveAttributes() string {
+	if x != nil {
+		return x.RemoveAttributes
+	}
+	return ""
+}
+
+type WriteFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFileResponse) Reset() {
+	*x = WriteFileResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileResponse) ProtoMessage() {}
+
+func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
+func (*WriteFileResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *WriteFileResponse) GetFile() *FileInfo {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
+type MakeDirectoryRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Path      string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// As in WriteFileStart.
+	User     string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	FromHome bool   `protobuf:"varint,4,opt,name=from_home,json=fromHome,proto3" json:"from_home,omitempty"`
+	// Permissions; unset: 0755.
+	Mode          *uint32 `protobuf:"varint,5,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
+	Parents       bool    `protobuf:"varint,6,opt,name=parents,proto3" json:"parents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeDirectoryRequest) Reset() {
+	*x = MakeDirectoryRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeDirectoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeDirectoryRequest) ProtoMessage() {}
+
+func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeDirectoryRequest.ProtoReflect.Descriptor instead.
+func (*MakeDirectoryRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *MakeDirectoryRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *MakeDirectoryRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *MakeDirectoryRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *MakeDirectoryRequest) GetFromHome() bool {
+	if x != nil {
+		return x.FromHome
+	}
+	return false
+}
+
+func (x *MakeDirectoryRequest) GetMode() uint32 {
+	if x != nil && x.Mode != nil {
+		return *x.Mode
+	}
+	return 0
+}
+
+func (x *MakeDirectoryRequest) GetParents() bool {
+	if x != nil {
+		return x.Parents
+	}
+	return false
+}
+
+type MakeDirectoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Directory     *FileInfo              `protobuf:"bytes,1,opt,name=directory,proto3" json:"directory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MakeDirectoryResponse) Reset() {
+	*x = MakeDirectoryResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MakeDirectoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MakeDirectoryResponse) ProtoMessage() {}
+
+func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MakeDirectoryResponse.ProtoReflect.Descriptor instead.
+func (*MakeDirectoryResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *MakeDirectoryResponse) GetDirectory() *FileInfo {
+	if x != nil {
+		return x.Directory
+	}
+	return nil
+}
+
+// MoveFileRequest renames: what is at the destination is replaced, as rename(2) does it.
+type MoveFileRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId   string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Source      string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	Destination string                 `protobuf:"bytes,3,opt,name=destination,proto3" json:"destination,omitempty"`
+	// As in WriteFileStart.
+	User     string `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	FromHome bool   `protobuf:"varint,5,opt,name=from_home,json=fromHome,proto3" json:"from_home,omitempty"`
+	// Makes the directories above the destination.
+	Parents bool `protobuf:"varint,6,opt,name=parents,proto3" json:"parents,omitempty"`
+	// Refused where something is at the destination.
+	KeepExisting  bool `protobuf:"varint,7,opt,name=keep_existing,json=keepExisting,proto3" json:"keep_existing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveFileRequest) Reset() {
+	*x = MoveFileRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveFileRequest) ProtoMessage() {}
+
+func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
+func (*MoveFileRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *MoveFileRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *MoveFileRequest) GetFromHome() bool {
+	if x != nil {
+		return x.FromHome
+	}
+	return false
+}
+
+func (x *MoveFileRequest) GetParents() bool {
+	if x != nil {
+		return x.Parents
+	}
+	return false
+}
+
+func (x *MoveFileRequest) GetKeepExisting() bool {
+	if x != nil {
+		return x.KeepExisting
+	}
+	return false
+}
+
+type MoveFileResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	File          *FileInfo              `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveFileResponse) Reset() {
+	*x = MoveFileResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveFileResponse) ProtoMessage() {}
+
+func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
+func (*MoveFileResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *MoveFileResponse) GetFile() *FileInfo {
+	if x != nil {
+		return x.File
+	}
+	return nil
+}
+
 // The first message of a watch has the kind "watching": what happens after it is told.
 type FileEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -6774,7 +7686,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6786,7 +7698,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6799,7 +7711,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *FileEvent) GetKind() string {
@@ -6851,7 +7763,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6863,7 +7775,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6876,7 +7788,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Snapshot) GetSnapshotId() string {
@@ -6947,7 +7859,7 @@ type SnapshotSandboxRequest struct {
 
 func (x *SnapshotSandboxRequest) Reset() {
 	*x = SnapshotSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6959,7 +7871,7 @@ func (x *SnapshotSandboxRequest) String() string {
 func (*SnapshotSandboxRequest) ProtoMessage() {}
 
 func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6972,7 +7884,7 @@ func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SnapshotSandboxRequest) GetSandboxId() string {
@@ -7005,7 +7917,7 @@ type SnapshotSandboxResponse struct {
 
 func (x *SnapshotSandboxResponse) Reset() {
 	*x = SnapshotSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7017,7 +7929,7 @@ func (x *SnapshotSandboxResponse) String() string {
 func (*SnapshotSandboxResponse) ProtoMessage() {}
 
 func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7030,7 +7942,7 @@ func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SnapshotSandboxResponse) GetSnapshot() *Snapshot {
@@ -7055,7 +7967,7 @@ type SnapshotProgress struct {
 
 func (x *SnapshotProgress) Reset() {
 	*x = SnapshotProgress{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7067,7 +7979,7 @@ func (x *SnapshotProgress) String() string {
 func (*SnapshotProgress) ProtoMessage() {}
 
 func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7080,7 +7992,7 @@ func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotProgress.ProtoReflect.Descriptor instead.
 func (*SnapshotProgress) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *SnapshotProgress) GetStage() string {
@@ -7115,7 +8027,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7127,7 +8039,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7140,7 +8052,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListSnapshotsRequest) GetLabelSelector() map[string]string {
@@ -7167,7 +8079,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7179,7 +8091,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7192,7 +8104,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -7211,7 +8123,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7223,7 +8135,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7236,7 +8148,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *DeleteSnapshotRequest) GetSnapshotId() string {
@@ -7254,7 +8166,7 @@ type DeleteSnapshotResponse struct {
 
 func (x *DeleteSnapshotResponse) Reset() {
 	*x = DeleteSnapshotResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7266,7 +8178,7 @@ func (x *DeleteSnapshotResponse) String() string {
 func (*DeleteSnapshotResponse) ProtoMessage() {}
 
 func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7279,7 +8191,7 @@ func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
 }
 
 type ForkSandboxRequest struct {
@@ -7295,7 +8207,7 @@ type ForkSandboxRequest struct {
 
 func (x *ForkSandboxRequest) Reset() {
 	*x = ForkSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7307,7 +8219,7 @@ func (x *ForkSandboxRequest) String() string {
 func (*ForkSandboxRequest) ProtoMessage() {}
 
 func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7320,7 +8232,7 @@ func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ForkSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ForkSandboxRequest) GetSandboxId() string {
@@ -7357,7 +8269,7 @@ type StopSandboxesRequest struct {
 
 func (x *StopSandboxesRequest) Reset() {
 	*x = StopSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7369,7 +8281,7 @@ func (x *StopSandboxesRequest) String() string {
 func (*StopSandboxesRequest) ProtoMessage() {}
 
 func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7382,7 +8294,7 @@ func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *StopSandboxesRequest) GetLabelSelector() map[string]string {
@@ -7423,7 +8335,7 @@ type EventSequences struct {
 
 func (x *EventSequences) Reset() {
 	*x = EventSequences{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7435,7 +8347,7 @@ func (x *EventSequences) String() string {
 func (*EventSequences) ProtoMessage() {}
 
 func (x *EventSequences) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7448,7 +8360,7 @@ func (x *EventSequences) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventSequences.ProtoReflect.Descriptor instead.
 func (*EventSequences) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *EventSequences) GetValues() []uint64 {
@@ -7468,7 +8380,7 @@ type StopSandboxesResponse struct {
 
 func (x *StopSandboxesResponse) Reset() {
 	*x = StopSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7480,7 +8392,7 @@ func (x *StopSandboxesResponse) String() string {
 func (*StopSandboxesResponse) ProtoMessage() {}
 
 func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7493,7 +8405,7 @@ func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*StopSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *StopSandboxesResponse) GetSandboxIds() []string {
@@ -7521,7 +8433,7 @@ type ResumeSandboxesRequest struct {
 
 func (x *ResumeSandboxesRequest) Reset() {
 	*x = ResumeSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7533,7 +8445,7 @@ func (x *ResumeSandboxesRequest) String() string {
 func (*ResumeSandboxesRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7546,7 +8458,7 @@ func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ResumeSandboxesRequest) GetLabelSelector() map[string]string {
@@ -7573,7 +8485,7 @@ type ResumeSandboxesResponse struct {
 
 func (x *ResumeSandboxesResponse) Reset() {
 	*x = ResumeSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7585,7 +8497,7 @@ func (x *ResumeSandboxesResponse) String() string {
 func (*ResumeSandboxesResponse) ProtoMessage() {}
 
 func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7598,7 +8510,7 @@ func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ResumeSandboxesResponse) GetSandboxIds() []string {
@@ -7633,7 +8545,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7645,7 +8557,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7658,7 +8570,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *PruneRequest) GetLabelSelector() map[string]string {
@@ -7706,7 +8618,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7718,7 +8630,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7731,7 +8643,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PruneResponse) GetSandboxIds() []string {
@@ -7756,7 +8668,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7768,7 +8680,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7781,7 +8693,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{115}
 }
 
 type DoctorResponse struct {
@@ -7793,7 +8705,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7805,7 +8717,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7818,7 +8730,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -7842,7 +8754,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7854,7 +8766,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7867,7 +8779,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *Finding) GetCheck() string {
@@ -7909,7 +8821,7 @@ type WatchStatsRequest struct {
 
 func (x *WatchStatsRequest) Reset() {
 	*x = WatchStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7921,7 +8833,7 @@ func (x *WatchStatsRequest) String() string {
 func (*WatchStatsRequest) ProtoMessage() {}
 
 func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7934,7 +8846,7 @@ func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
@@ -7962,7 +8874,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7974,7 +8886,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7987,7 +8899,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -8015,7 +8927,7 @@ type SandboxChangesRequest struct {
 
 func (x *SandboxChangesRequest) Reset() {
 	*x = SandboxChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8027,7 +8939,7 @@ func (x *SandboxChangesRequest) String() string {
 func (*SandboxChangesRequest) ProtoMessage() {}
 
 func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8040,7 +8952,7 @@ func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesRequest.ProtoReflect.Descriptor instead.
 func (*SandboxChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *SandboxChangesRequest) GetSandboxId() string {
@@ -8068,7 +8980,7 @@ type SandboxChangesResponse struct {
 
 func (x *SandboxChangesResponse) Reset() {
 	*x = SandboxChangesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8080,7 +8992,7 @@ func (x *SandboxChangesResponse) String() string {
 func (*SandboxChangesResponse) ProtoMessage() {}
 
 func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8093,7 +9005,7 @@ func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesResponse.ProtoReflect.Descriptor instead.
 func (*SandboxChangesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SandboxChangesResponse) GetMount() *ChangedMount {
@@ -8122,7 +9034,7 @@ type ChangedMount struct {
 
 func (x *ChangedMount) Reset() {
 	*x = ChangedMount{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8134,7 +9046,7 @@ func (x *ChangedMount) String() string {
 func (*ChangedMount) ProtoMessage() {}
 
 func (x *ChangedMount) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8147,7 +9059,7 @@ func (x *ChangedMount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedMount.ProtoReflect.Descriptor instead.
 func (*ChangedMount) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ChangedMount) GetTarget() string {
@@ -8200,7 +9112,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8212,7 +9124,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8225,7 +9137,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Change) GetPath() string {
@@ -8323,7 +9235,7 @@ type DownloadChangesRequest struct {
 
 func (x *DownloadChangesRequest) Reset() {
 	*x = DownloadChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8335,7 +9247,7 @@ func (x *DownloadChangesRequest) String() string {
 func (*DownloadChangesRequest) ProtoMessage() {}
 
 func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8348,7 +9260,7 @@ func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadChangesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{114}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *DownloadChangesRequest) GetSandboxId() string {
@@ -8565,7 +9477,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\rerror_message\x18\x04 \x01(\tR\ferrorMessage\x129\n" +
 	"\n" +
 	"started_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
-	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\x81\x03\n" +
+	"\bended_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\x93\x03\n" +
 	"\x10ExecEventDetails\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x122\n" +
@@ -8578,7 +9490,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18A \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18B \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
-	"\tresources\x18C \x01(\v2\x17.agbox.v1.ExecResourcesR\tresources\"\xce\x02\n" +
+	"\tresources\x18C \x01(\v2\x17.agbox.v1.ExecResourcesR\tresources\x12\x10\n" +
+	"\x03pid\x18D \x01(\rR\x03pid\"\xce\x02\n" +
 	"\rExecResources\x126\n" +
 	"\tuser_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\buserTime\x12:\n" +
 	"\vsystem_time\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
@@ -8611,7 +9524,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	" \x01(\v2\x1a.agbox.v1.ExecEventDetailsH\x00R\x04exec\x129\n" +
 	"\aservice\x18\v \x01(\v2\x1d.agbox.v1.ServiceEventDetailsH\x00R\aservice\x129\n" +
 	"\acommand\x18@ \x01(\v2\x1d.agbox.v1.CommandEventDetailsH\x00R\acommandB\t\n" +
-	"\adetails\"\xfc\x05\n" +
+	"\adetails\"\xb4\x06\n" +
 	"\n" +
 	"ExecStatus\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x1d\n" +
@@ -8635,7 +9548,10 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0fstderr_log_path\x18E \x01(\tR\rstderrLogPath\x12\x14\n" +
 	"\x05stdin\x18G \x01(\bR\x05stdin\x12\x10\n" +
 	"\x03tty\x18H \x01(\bR\x03tty\x12\x16\n" +
-	"\x06elided\x18I \x01(\bR\x06elided\x1a?\n" +
+	"\x06elided\x18I \x01(\bR\x06elided\x12\x10\n" +
+	"\x03pid\x18J \x01(\rR\x03pid\x12\x10\n" +
+	"\x03tag\x18K \x01(\tR\x03tag\x12\x12\n" +
+	"\x04user\x18L \x01(\tR\x04user\x1a?\n" +
 	"\x11EnvOverridesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xae\x01\n" +
@@ -8692,7 +9608,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12#\n" +
 	"\rfrom_sequence\x18\x02 \x01(\x04R\ffromSequence\x128\n" +
-	"\x18include_current_snapshot\x18\x03 \x01(\bR\x16includeCurrentSnapshot\"\xbf\x03\n" +
+	"\x18include_current_snapshot\x18\x03 \x01(\bR\x16includeCurrentSnapshot\"\xf5\x03\n" +
 	"\x11CreateExecRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x18\n" +
@@ -8704,7 +9620,9 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\atimeout\x18A \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12(\n" +
 	"\x10max_output_bytes\x18B \x01(\x04R\x0emaxOutputBytes\x12\x14\n" +
 	"\x05stdin\x18C \x01(\bR\x05stdin\x12(\n" +
-	"\x03tty\x18D \x01(\v2\x16.agbox.v1.TerminalSizeR\x03tty\x1a?\n" +
+	"\x03tty\x18D \x01(\v2\x16.agbox.v1.TerminalSizeR\x03tty\x12\x10\n" +
+	"\x03tag\x18E \x01(\tR\x03tag\x12\"\n" +
+	"\rcwd_from_home\x18F \x01(\bR\vcwdFromHome\x1a?\n" +
 	"\x11EnvOverridesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"<\n" +
@@ -8871,15 +9789,18 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\tno_output\x18\x04 \x01(\bR\bnoOutput\x12!\n" +
 	"\foffsets_only\x18@ \x01(\bR\voffsetsOnlyB\x10\n" +
 	"\x0e_stdout_offsetB\x10\n" +
-	"\x0e_stderr_offset\"\x88\x02\n" +
+	"\x0e_stderr_offset\"\xbb\x02\n" +
 	"\x12AttachExecResponse\x122\n" +
 	"\battached\x18\x01 \x01(\v2\x14.agbox.v1.ExecStatusH\x00R\battached\x120\n" +
 	"\x06stdout\x18\x02 \x01(\v2\x16.agbox.v1.ExecLogChunkH\x00R\x06stdout\x120\n" +
 	"\x06stderr\x18\x03 \x01(\v2\x16.agbox.v1.ExecLogChunkH\x00R\x06stderr\x12,\n" +
 	"\x05ended\x18\x04 \x01(\v2\x14.agbox.v1.ExecStatusH\x00R\x05ended\x12!\n" +
 	"\vstdin_taken\x18\x05 \x01(\x04H\x00R\n" +
-	"stdinTakenB\t\n" +
-	"\amessage\"\xbc\x01\n" +
+	"stdinTaken\x121\n" +
+	"\astarted\x18@ \x01(\v2\x15.agbox.v1.ExecStartedH\x00R\astartedB\t\n" +
+	"\amessage\"\x1f\n" +
+	"\vExecStarted\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\rR\x03pid\"\xbc\x01\n" +
 	"\x15ReadSandboxLogRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
@@ -8909,7 +9830,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"(\n" +
 	"\x12DownloadFilesChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xdc\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xf2\x03\n" +
 	"\bFileInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
@@ -8920,33 +9841,121 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\vlink_target\x18\x06 \x01(\tR\n" +
 	"linkTarget\x12\x10\n" +
 	"\x03uid\x18\a \x01(\rR\x03uid\x12\x10\n" +
-	"\x03gid\x18\b \x01(\rR\x03gid\"D\n" +
+	"\x03gid\x18\b \x01(\rR\x03gid\x12\x14\n" +
+	"\x05owner\x18@ \x01(\tR\x05owner\x12\x14\n" +
+	"\x05group\x18A \x01(\tR\x05group\x12#\n" +
+	"\rresolved_path\x18B \x01(\tR\fresolvedPath\x12\x1f\n" +
+	"\vtarget_type\x18C \x01(\tR\n" +
+	"targetType\x12\x1f\n" +
+	"\vtarget_mode\x18D \x01(\rR\n" +
+	"targetMode\x12B\n" +
+	"\n" +
+	"attributes\x18E \x03(\v2\".agbox.v1.FileInfo.AttributesEntryR\n" +
+	"attributes\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x01\n" +
 	"\x0fStatFileRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\":\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x17\n" +
+	"\x04user\x18@ \x01(\tH\x00R\x04user\x88\x01\x01\x12\x1b\n" +
+	"\tfrom_home\x18A \x01(\bR\bfromHome\x12\x1e\n" +
+	"\n" +
+	"attributes\x18B \x01(\bR\n" +
+	"attributesB\a\n" +
+	"\x05_user\":\n" +
 	"\x10StatFileResponse\x12&\n" +
-	"\x04file\x18\x01 \x01(\v2\x12.agbox.v1.FileInfoR\x04file\"y\n" +
+	"\x04file\x18\x01 \x01(\v2\x12.agbox.v1.FileInfoR\x04file\"\xee\x01\n" +
 	"\x10ListFilesRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\rR\x05limit\"[\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x17\n" +
+	"\x04user\x18@ \x01(\tH\x00R\x04user\x88\x01\x01\x12\x1b\n" +
+	"\tfrom_home\x18A \x01(\bR\bfromHome\x12\x1e\n" +
+	"\n" +
+	"attributes\x18B \x01(\bR\n" +
+	"attributes\x12\x14\n" +
+	"\x05depth\x18C \x01(\rR\x05depthB\a\n" +
+	"\x05_user\"[\n" +
 	"\x11ListFilesResponse\x12(\n" +
 	"\x05files\x18\x01 \x03(\v2\x12.agbox.v1.FileInfoR\x05files\x12\x1c\n" +
-	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"d\n" +
+	"\ttruncated\x18\x02 \x01(\bR\ttruncated\"\xa3\x01\n" +
 	"\x11RemoveFileRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
-	"\trecursive\x18\x03 \x01(\bR\trecursive\"\x14\n" +
-	"\x12RemoveFileResponse\"d\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x17\n" +
+	"\x04user\x18@ \x01(\tH\x00R\x04user\x88\x01\x01\x12\x1b\n" +
+	"\tfrom_home\x18A \x01(\bR\bfromHomeB\a\n" +
+	"\x05_user\"\x14\n" +
+	"\x12RemoveFileResponse\"\xa3\x01\n" +
 	"\x11WatchFilesRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
-	"\trecursive\x18\x03 \x01(\bR\trecursive\"l\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\x12\x17\n" +
+	"\x04user\x18@ \x01(\tH\x00R\x04user\x88\x01\x01\x12\x1b\n" +
+	"\tfrom_home\x18A \x01(\bR\bfromHomeB\a\n" +
+	"\x05_user\"\xa5\x01\n" +
+	"\x0fReadFileRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x1b\n" +
+	"\tfrom_home\x18\x04 \x01(\bR\bfromHome\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x04R\x06offset\x12\x16\n" +
+	"\x06length\x18\x06 \x01(\x04R\x06length\"K\n" +
+	"\rReadFileChunk\x12&\n" +
+	"\x04file\x18\x01 \x01(\v2\x12.agbox.v1.FileInfoR\x04file\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"e\n" +
+	"\x10WriteFileRequest\x120\n" +
+	"\x05start\x18\x01 \x01(\v2\x18.agbox.v1.WriteFileStartH\x00R\x05start\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04dataB\t\n" +
+	"\amessage\"\x81\x03\n" +
+	"\x0eWriteFileStart\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x1b\n" +
+	"\tfrom_home\x18\x04 \x01(\bR\bfromHome\x12\x17\n" +
+	"\x04mode\x18\x05 \x01(\rH\x00R\x04mode\x88\x01\x01\x12\x19\n" +
+	"\bin_place\x18\x06 \x01(\bR\ainPlace\x12\x18\n" +
+	"\aparents\x18\a \x01(\bR\aparents\x12H\n" +
+	"\n" +
+	"attributes\x18\b \x03(\v2(.agbox.v1.WriteFileStart.AttributesEntryR\n" +
+	"attributes\x12+\n" +
+	"\x11remove_attributes\x18\t \x01(\tR\x10removeAttributes\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\a\n" +
+	"\x05_mode\";\n" +
+	"\x11WriteFileResponse\x12&\n" +
+	"\x04file\x18\x01 \x01(\v2\x12.agbox.v1.FileInfoR\x04file\"\xb6\x01\n" +
+	"\x14MakeDirectoryRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x1b\n" +
+	"\tfrom_home\x18\x04 \x01(\bR\bfromHome\x12\x17\n" +
+	"\x04mode\x18\x05 \x01(\rH\x00R\x04mode\x88\x01\x01\x12\x18\n" +
+	"\aparents\x18\x06 \x01(\bR\aparentsB\a\n" +
+	"\x05_mode\"I\n" +
+	"\x15MakeDirectoryResponse\x120\n" +
+	"\tdirectory\x18\x01 \x01(\v2\x12.agbox.v1.FileInfoR\tdirectory\"\xda\x01\n" +
+	"\x0fMoveFileRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12 \n" +
+	"\vdestination\x18\x03 \x01(\tR\vdestination\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x1b\n" +
+	"\tfrom_home\x18\x05 \x01(\bR\bfromHome\x12\x18\n" +
+	"\aparents\x18\x06 \x01(\bR\aparents\x12#\n" +
+	"\rkeep_existing\x18\a \x01(\bR\fkeepExisting\":\n" +
+	"\x10MoveFileResponse\x12&\n" +
+	"\x04file\x18\x01 \x01(\v2\x12.agbox.v1.FileInfoR\x04file\"l\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x19\n" +
@@ -9144,7 +10153,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x19FINDING_LEVEL_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FINDING_LEVEL_OK\x10\x01\x12\x19\n" +
 	"\x15FINDING_LEVEL_WARNING\x10\x02\x12\x19\n" +
-	"\x15FINDING_LEVEL_PROBLEM\x10\x032\xad\x1c\n" +
+	"\x15FINDING_LEVEL_PROBLEM\x10\x032\xcc\x1e\n" +
 	"\x0eSandboxService\x125\n" +
 	"\x04Ping\x12\x15.agbox.v1.PingRequest\x1a\x16.agbox.v1.PingResponse\x12P\n" +
 	"\rCreateSandbox\x12\x1e.agbox.v1.CreateSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12G\n" +
@@ -9189,7 +10198,11 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"RemoveFile\x12\x1b.agbox.v1.RemoveFileRequest\x1a\x1c.agbox.v1.RemoveFileResponse\x12@\n" +
 	"\n" +
-	"WatchFiles\x12\x1b.agbox.v1.WatchFilesRequest\x1a\x13.agbox.v1.FileEvent0\x01\x12V\n" +
+	"WatchFiles\x12\x1b.agbox.v1.WatchFilesRequest\x1a\x13.agbox.v1.FileEvent0\x01\x12@\n" +
+	"\bReadFile\x12\x19.agbox.v1.ReadFileRequest\x1a\x17.agbox.v1.ReadFileChunk0\x01\x12F\n" +
+	"\tWriteFile\x12\x1a.agbox.v1.WriteFileRequest\x1a\x1b.agbox.v1.WriteFileResponse(\x01\x12P\n" +
+	"\rMakeDirectory\x12\x1e.agbox.v1.MakeDirectoryRequest\x1a\x1f.agbox.v1.MakeDirectoryResponse\x12A\n" +
+	"\bMoveFile\x12\x19.agbox.v1.MoveFileRequest\x1a\x1a.agbox.v1.MoveFileResponse\x12V\n" +
 	"\x0fSnapshotSandbox\x12 .agbox.v1.SnapshotSandboxRequest\x1a!.agbox.v1.SnapshotSandboxResponse\x12P\n" +
 	"\x0eCaptureSandbox\x12 .agbox.v1.SnapshotSandboxRequest\x1a\x1a.agbox.v1.SnapshotProgress0\x01\x12P\n" +
 	"\rListSnapshots\x12\x1e.agbox.v1.ListSnapshotsRequest\x1a\x1f.agbox.v1.ListSnapshotsResponse\x12S\n" +
@@ -9216,7 +10229,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 147)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -9295,79 +10308,91 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*AttachExecRequest)(nil),             // 74: agbox.v1.AttachExecRequest
 	(*AttachExecStart)(nil),               // 75: agbox.v1.AttachExecStart
 	(*AttachExecResponse)(nil),            // 76: agbox.v1.AttachExecResponse
-	(*ReadSandboxLogRequest)(nil),         // 77: agbox.v1.ReadSandboxLogRequest
-	(*SandboxLogChunk)(nil),               // 78: agbox.v1.SandboxLogChunk
-	(*UploadFilesRequest)(nil),            // 79: agbox.v1.UploadFilesRequest
-	(*UploadFilesStart)(nil),              // 80: agbox.v1.UploadFilesStart
-	(*UploadFilesResponse)(nil),           // 81: agbox.v1.UploadFilesResponse
-	(*DownloadFilesRequest)(nil),          // 82: agbox.v1.DownloadFilesRequest
-	(*DownloadFilesChunk)(nil),            // 83: agbox.v1.DownloadFilesChunk
-	(*FileInfo)(nil),                      // 84: agbox.v1.FileInfo
-	(*StatFileRequest)(nil),               // 85: agbox.v1.StatFileRequest
-	(*StatFileResponse)(nil),              // 86: agbox.v1.StatFileResponse
-	(*ListFilesRequest)(nil),              // 87: agbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),             // 88: agbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),             // 89: agbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),            // 90: agbox.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),             // 91: agbox.v1.WatchFilesRequest
-	(*FileEvent)(nil),                     // 92: agbox.v1.FileEvent
-	(*Snapshot)(nil),                      // 93: agbox.v1.Snapshot
-	(*SnapshotSandboxRequest)(nil),        // 94: agbox.v1.SnapshotSandboxRequest
-	(*SnapshotSandboxResponse)(nil),       // 95: agbox.v1.SnapshotSandboxResponse
-	(*SnapshotProgress)(nil),              // 96: agbox.v1.SnapshotProgress
-	(*ListSnapshotsRequest)(nil),          // 97: agbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),         // 98: agbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),         // 99: agbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),        // 100: agbox.v1.DeleteSnapshotResponse
-	(*ForkSandboxRequest)(nil),            // 101: agbox.v1.ForkSandboxRequest
-	(*StopSandboxesRequest)(nil),          // 102: agbox.v1.StopSandboxesRequest
-	(*EventSequences)(nil),                // 103: agbox.v1.EventSequences
-	(*StopSandboxesResponse)(nil),         // 104: agbox.v1.StopSandboxesResponse
-	(*ResumeSandboxesRequest)(nil),        // 105: agbox.v1.ResumeSandboxesRequest
-	(*ResumeSandboxesResponse)(nil),       // 106: agbox.v1.ResumeSandboxesResponse
-	(*PruneRequest)(nil),                  // 107: agbox.v1.PruneRequest
-	(*PruneResponse)(nil),                 // 108: agbox.v1.PruneResponse
-	(*DoctorRequest)(nil),                 // 109: agbox.v1.DoctorRequest
-	(*DoctorResponse)(nil),                // 110: agbox.v1.DoctorResponse
-	(*Finding)(nil),                       // 111: agbox.v1.Finding
-	(*WatchStatsRequest)(nil),             // 112: agbox.v1.WatchStatsRequest
-	(*SandboxStats)(nil),                  // 113: agbox.v1.SandboxStats
-	(*SandboxChangesRequest)(nil),         // 114: agbox.v1.SandboxChangesRequest
-	(*SandboxChangesResponse)(nil),        // 115: agbox.v1.SandboxChangesResponse
-	(*ChangedMount)(nil),                  // 116: agbox.v1.ChangedMount
-	(*Change)(nil),                        // 117: agbox.v1.Change
-	(*DownloadChangesRequest)(nil),        // 118: agbox.v1.DownloadChangesRequest
-	nil,                                   // 119: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 120: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 121: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 122: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 123: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 124: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 125: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 126: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 127: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 128: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 129: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 130: agbox.v1.InfoResponse.EngineRunningEntry
-	nil,                                   // 131: agbox.v1.InfoResponse.EngineWaitingEntry
-	nil,                                   // 132: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 133: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 134: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 135: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 136: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 137: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 138: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 139: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 140: google.protobuf.Timestamp
+	(*ExecStarted)(nil),                   // 77: agbox.v1.ExecStarted
+	(*ReadSandboxLogRequest)(nil),         // 78: agbox.v1.ReadSandboxLogRequest
+	(*SandboxLogChunk)(nil),               // 79: agbox.v1.SandboxLogChunk
+	(*UploadFilesRequest)(nil),            // 80: agbox.v1.UploadFilesRequest
+	(*UploadFilesStart)(nil),              // 81: agbox.v1.UploadFilesStart
+	(*UploadFilesResponse)(nil),           // 82: agbox.v1.UploadFilesResponse
+	(*DownloadFilesRequest)(nil),          // 83: agbox.v1.DownloadFilesRequest
+	(*DownloadFilesChunk)(nil),            // 84: agbox.v1.DownloadFilesChunk
+	(*FileInfo)(nil),                      // 85: agbox.v1.FileInfo
+	(*StatFileRequest)(nil),               // 86: agbox.v1.StatFileRequest
+	(*StatFileResponse)(nil),              // 87: agbox.v1.StatFileResponse
+	(*ListFilesRequest)(nil),              // 88: agbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),             // 89: agbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),             // 90: agbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),            // 91: agbox.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),             // 92: agbox.v1.WatchFilesRequest
+	(*ReadFileRequest)(nil),               // 93: agbox.v1.ReadFileRequest
+	(*ReadFileChunk)(nil),                 // 94: agbox.v1.ReadFileChunk
+	(*WriteFileRequest)(nil),              // 95: agbox.v1.WriteFileRequest
+	(*WriteFileStart)(nil),                // 96: agbox.v1.WriteFileStart
+	(*WriteFileResponse)(nil),             // 97: agbox.v1.WriteFileResponse
+	(*MakeDirectoryRequest)(nil),          // 98: agbox.v1.MakeDirectoryRequest
+	(*MakeDirectoryResponse)(nil),         // 99: agbox.v1.MakeDirectoryResponse
+	(*MoveFileRequest)(nil),               // 100: agbox.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),              // 101: agbox.v1.MoveFileResponse
+	(*FileEvent)(nil),                     // 102: agbox.v1.FileEvent
+	(*Snapshot)(nil),                      // 103: agbox.v1.Snapshot
+	(*SnapshotSandboxRequest)(nil),        // 104: agbox.v1.SnapshotSandboxRequest
+	(*SnapshotSandboxResponse)(nil),       // 105: agbox.v1.SnapshotSandboxResponse
+	(*SnapshotProgress)(nil),              // 106: agbox.v1.SnapshotProgress
+	(*ListSnapshotsRequest)(nil),          // 107: agbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),         // 108: agbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),         // 109: agbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),        // 110: agbox.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),            // 111: agbox.v1.ForkSandboxRequest
+	(*StopSandboxesRequest)(nil),          // 112: agbox.v1.StopSandboxesRequest
+	(*EventSequences)(nil),                // 113: agbox.v1.EventSequences
+	(*StopSandboxesResponse)(nil),         // 114: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 115: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 116: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 117: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 118: agbox.v1.PruneResponse
+	(*DoctorRequest)(nil),                 // 119: agbox.v1.DoctorRequest
+	(*DoctorResponse)(nil),                // 120: agbox.v1.DoctorResponse
+	(*Finding)(nil),                       // 121: agbox.v1.Finding
+	(*WatchStatsRequest)(nil),             // 122: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 123: agbox.v1.SandboxStats
+	(*SandboxChangesRequest)(nil),         // 124: agbox.v1.SandboxChangesRequest
+	(*SandboxChangesResponse)(nil),        // 125: agbox.v1.SandboxChangesResponse
+	(*ChangedMount)(nil),                  // 126: agbox.v1.ChangedMount
+	(*Change)(nil),                        // 127: agbox.v1.Change
+	(*DownloadChangesRequest)(nil),        // 128: agbox.v1.DownloadChangesRequest
+	nil,                                   // 129: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 130: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 131: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 132: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 133: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 134: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 135: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 136: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 137: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 138: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 139: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 140: agbox.v1.InfoResponse.EngineRunningEntry
+	nil,                                   // 141: agbox.v1.InfoResponse.EngineWaitingEntry
+	nil,                                   // 142: agbox.v1.FileInfo.AttributesEntry
+	nil,                                   // 143: agbox.v1.WriteFileStart.AttributesEntry
+	nil,                                   // 144: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 145: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 146: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 147: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 148: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 149: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 150: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 151: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 152: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	7,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
 	7,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	139, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	139, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	139, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	139, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	119, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	151, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	151, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	151, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	151, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	129, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	9,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	11,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	14,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -9375,92 +10400,92 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	8,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	10,  // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	120, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	121, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	139, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	130, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	131, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	151, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	12,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	11,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	13,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	122, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	139, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	132, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	151, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	16,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	17,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	139, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	139, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	151, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	151, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	10,  // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	123, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	140, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	140, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	133, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	152, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	152, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	19,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	140, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	140, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	140, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	152, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	152, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	152, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	19,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	139, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	140, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	140, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	139, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	140, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	140, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	140, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	140, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	151, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	152, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	152, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	151, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	152, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	152, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	152, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	152, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	140, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	140, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	152, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	152, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	23,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	139, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	139, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	151, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	151, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	140, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	152, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
 	20,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
 	22,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
 	24,  // 56: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
 	21,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
 	2,   // 58: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	124, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	140, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	140, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	134, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	152, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	152, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
 	23,  // 62: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
 	15,  // 63: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
 	18,  // 64: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	18,  // 65: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	125, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	135, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
 	0,   // 67: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	18,  // 68: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	139, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	126, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	151, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	136, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
 	0,   // 71: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	127, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	139, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	137, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	151, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
 	41,  // 74: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
 	26,  // 75: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	26,  // 76: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	139, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	139, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	139, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	151, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	151, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	151, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
 	18,  // 80: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	0,   // 81: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	139, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	151, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
 	18,  // 83: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	139, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	151, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
 	26,  // 85: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	2,   // 86: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
 	26,  // 87: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	140, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	128, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	152, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	138, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	0,   // 90: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	65,  // 91: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	140, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	139, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	129, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	152, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	151, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	139, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
 	68,  // 95: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	130, // 96: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
-	131, // 97: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
-	140, // 98: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	140, // 99: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	140, // 96: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
+	141, // 97: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
+	152, // 98: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	152, // 99: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
 	18,  // 100: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	75,  // 101: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
 	41,  // 102: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
@@ -9468,139 +10493,155 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	61,  // 104: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
 	61,  // 105: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
 	26,  // 106: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
-	80,  // 107: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	140, // 108: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	84,  // 109: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
-	84,  // 110: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	132, // 111: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	140, // 112: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
-	15,  // 113: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	133, // 114: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	93,  // 115: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	93,  // 116: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
-	134, // 117: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	93,  // 118: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
-	15,  // 119: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	135, // 120: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	0,   // 121: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	139, // 122: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	103, // 123: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	136, // 124: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	0,   // 125: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	103, // 126: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	137, // 127: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
-	0,   // 128: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	139, // 129: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	111, // 130: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
-	3,   // 131: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
-	138, // 132: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	139, // 133: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	65,  // 134: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	116, // 135: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
-	117, // 136: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
-	140, // 137: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
-	140, // 138: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
-	4,   // 139: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	27,  // 140: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	29,  // 141: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	31,  // 142: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	33,  // 143: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	34,  // 144: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	35,  // 145: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	36,  // 146: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	39,  // 147: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	40,  // 148: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	43,  // 149: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	44,  // 150: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	46,  // 151: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	48,  // 152: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	49,  // 153: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	50,  // 154: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	51,  // 155: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	53,  // 156: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	55,  // 157: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	57,  // 158: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	58,  // 159: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	60,  // 160: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	62,  // 161: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	63,  // 162: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	66,  // 163: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	109, // 164: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
-	69,  // 165: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	71,  // 166: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	73,  // 167: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	74,  // 168: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	77,  // 169: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	79,  // 170: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	82,  // 171: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	85,  // 172: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	87,  // 173: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	89,  // 174: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	91,  // 175: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	94,  // 176: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	94,  // 177: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	97,  // 178: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	99,  // 179: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	101, // 180: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	102, // 181: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	105, // 182: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	107, // 183: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	112, // 184: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	114, // 185: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
-	118, // 186: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
-	5,   // 187: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	28,  // 188: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	30,  // 189: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	32,  // 190: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	38,  // 191: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 192: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 193: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 194: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	25,  // 195: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	42,  // 196: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	38,  // 197: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	45,  // 198: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	47,  // 199: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	38,  // 200: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 201: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 202: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	52,  // 203: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	54,  // 204: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	56,  // 205: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	38,  // 206: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	59,  // 207: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	61,  // 208: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	25,  // 209: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	64,  // 210: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	67,  // 211: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	110, // 212: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
-	70,  // 213: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	72,  // 214: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	38,  // 215: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	76,  // 216: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	78,  // 217: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	81,  // 218: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	83,  // 219: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	86,  // 220: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	88,  // 221: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	90,  // 222: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	92,  // 223: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	95,  // 224: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	96,  // 225: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
-	98,  // 226: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	100, // 227: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	28,  // 228: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	104, // 229: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	106, // 230: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	108, // 231: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	113, // 232: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	115, // 233: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
-	83,  // 234: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
-	187, // [187:235] is the sub-list for method output_type
-	139, // [139:187] is the sub-list for method input_type
-	139, // [139:139] is the sub-list for extension type_name
-	139, // [139:139] is the sub-list for extension extendee
-	0,   // [0:139] is the sub-list for field type_name
+	77,  // 107: agbox.v1.AttachExecResponse.started:type_name -> agbox.v1.ExecStarted
+	81,  // 108: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
+	152, // 109: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	142, // 110: agbox.v1.FileInfo.attributes:type_name -> agbox.v1.FileInfo.AttributesEntry
+	85,  // 111: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
+	85,  // 112: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
+	85,  // 113: agbox.v1.ReadFileChunk.file:type_name -> agbox.v1.FileInfo
+	96,  // 114: agbox.v1.WriteFileRequest.start:type_name -> agbox.v1.WriteFileStart
+	143, // 115: agbox.v1.WriteFileStart.attributes:type_name -> agbox.v1.WriteFileStart.AttributesEntry
+	85,  // 116: agbox.v1.WriteFileResponse.file:type_name -> agbox.v1.FileInfo
+	85,  // 117: agbox.v1.MakeDirectoryResponse.directory:type_name -> agbox.v1.FileInfo
+	85,  // 118: agbox.v1.MoveFileResponse.file:type_name -> agbox.v1.FileInfo
+	144, // 119: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	152, // 120: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	15,  // 121: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
+	145, // 122: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	103, // 123: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
+	103, // 124: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
+	146, // 125: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	103, // 126: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	15,  // 127: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	147, // 128: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	0,   // 129: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	151, // 130: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	113, // 131: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	148, // 132: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	0,   // 133: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	113, // 134: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	149, // 135: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	0,   // 136: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
+	151, // 137: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	121, // 138: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
+	3,   // 139: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
+	150, // 140: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	151, // 141: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	65,  // 142: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	126, // 143: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
+	127, // 144: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
+	152, // 145: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	152, // 146: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	4,   // 147: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	27,  // 148: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	29,  // 149: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	31,  // 150: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	33,  // 151: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	34,  // 152: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	35,  // 153: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	36,  // 154: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	39,  // 155: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	40,  // 156: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	43,  // 157: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	44,  // 158: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	46,  // 159: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	48,  // 160: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	49,  // 161: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	50,  // 162: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	51,  // 163: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	53,  // 164: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	55,  // 165: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	57,  // 166: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	58,  // 167: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	60,  // 168: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	62,  // 169: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	63,  // 170: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	66,  // 171: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	119, // 172: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
+	69,  // 173: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	71,  // 174: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	73,  // 175: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	74,  // 176: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	78,  // 177: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	80,  // 178: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	83,  // 179: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	86,  // 180: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	88,  // 181: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	90,  // 182: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	92,  // 183: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	93,  // 184: agbox.v1.SandboxService.ReadFile:input_type -> agbox.v1.ReadFileRequest
+	95,  // 185: agbox.v1.SandboxService.WriteFile:input_type -> agbox.v1.WriteFileRequest
+	98,  // 186: agbox.v1.SandboxService.MakeDirectory:input_type -> agbox.v1.MakeDirectoryRequest
+	100, // 187: agbox.v1.SandboxService.MoveFile:input_type -> agbox.v1.MoveFileRequest
+	104, // 188: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	104, // 189: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	107, // 190: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	109, // 191: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	111, // 192: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	112, // 193: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	115, // 194: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	117, // 195: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	122, // 196: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	124, // 197: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
+	128, // 198: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
+	5,   // 199: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	28,  // 200: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	30,  // 201: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	32,  // 202: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	38,  // 203: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 204: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 205: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	37,  // 206: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	25,  // 207: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	42,  // 208: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	38,  // 209: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	45,  // 210: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	47,  // 211: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	38,  // 212: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 213: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 214: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	52,  // 215: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	54,  // 216: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	56,  // 217: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	38,  // 218: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	59,  // 219: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	61,  // 220: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	25,  // 221: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	64,  // 222: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	67,  // 223: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	120, // 224: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
+	70,  // 225: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	72,  // 226: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	38,  // 227: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	76,  // 228: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	79,  // 229: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	82,  // 230: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	84,  // 231: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	87,  // 232: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	89,  // 233: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	91,  // 234: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	102, // 235: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	94,  // 236: agbox.v1.SandboxService.ReadFile:output_type -> agbox.v1.ReadFileChunk
+	97,  // 237: agbox.v1.SandboxService.WriteFile:output_type -> agbox.v1.WriteFileResponse
+	99,  // 238: agbox.v1.SandboxService.MakeDirectory:output_type -> agbox.v1.MakeDirectoryResponse
+	101, // 239: agbox.v1.SandboxService.MoveFile:output_type -> agbox.v1.MoveFileResponse
+	105, // 240: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	106, // 241: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
+	108, // 242: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	110, // 243: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	28,  // 244: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	114, // 245: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	116, // 246: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	118, // 247: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	123, // 248: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	125, // 249: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	84,  // 250: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	199, // [199:251] is the sub-list for method output_type
+	147, // [147:199] is the sub-list for method input_type
+	147, // [147:147] is the sub-list for extension type_name
+	147, // [147:147] is the sub-list for extension extendee
+	0,   // [0:147] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -9630,19 +10671,30 @@ func file_agbox_v1_agbox_proto_init() {
 		(*AttachExecResponse_Stderr)(nil),
 		(*AttachExecResponse_Ended)(nil),
 		(*AttachExecResponse_StdinTaken)(nil),
+		(*AttachExecResponse_Started)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[73].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[75].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[74].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[76].OneofWrappers = []any{
 		(*UploadFilesRequest_Start)(nil),
 		(*UploadFilesRequest_Data)(nil),
 	}
+	file_agbox_v1_agbox_proto_msgTypes[82].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[84].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[86].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[88].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[91].OneofWrappers = []any{
+		(*WriteFileRequest_Start)(nil),
+		(*WriteFileRequest_Data)(nil),
+	}
+	file_agbox_v1_agbox_proto_msgTypes[92].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[94].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   135,
+			NumMessages:   147,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

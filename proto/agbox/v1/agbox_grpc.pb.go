@@ -59,6 +59,10 @@ const (
 	SandboxService_ListFiles_FullMethodName              = "/agbox.v1.SandboxService/ListFiles"
 	SandboxService_RemoveFile_FullMethodName             = "/agbox.v1.SandboxService/RemoveFile"
 	SandboxService_WatchFiles_FullMethodName             = "/agbox.v1.SandboxService/WatchFiles"
+	SandboxService_ReadFile_FullMethodName               = "/agbox.v1.SandboxService/ReadFile"
+	SandboxService_WriteFile_FullMethodName              = "/agbox.v1.SandboxService/WriteFile"
+	SandboxService_MakeDirectory_FullMethodName          = "/agbox.v1.SandboxService/MakeDirectory"
+	SandboxService_MoveFile_FullMethodName               = "/agbox.v1.SandboxService/MoveFile"
 	SandboxService_SnapshotSandbox_FullMethodName        = "/agbox.v1.SandboxService/SnapshotSandbox"
 	SandboxService_CaptureSandbox_FullMethodName         = "/agbox.v1.SandboxService/CaptureSandbox"
 	SandboxService_ListSnapshots_FullMethodName          = "/agbox.v1.SandboxService/ListSnapshots"
@@ -134,6 +138,12 @@ type SandboxServiceClient interface {
 	// RemoveFile and WatchFiles need a sandbox that runs.
 	RemoveFile(ctx context.Context, in *RemoveFileRequest, opts ...grpc.CallOption) (*RemoveFileResponse, error)
 	WatchFiles(ctx context.Context, in *WatchFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FileEvent], error)
+	// ReadFile, WriteFile, MakeDirectory and MoveFile are for one file of a sandbox that runs, by the rights of the user that is named and
+	// no others.
+	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadFileChunk], error)
+	WriteFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[WriteFileRequest, WriteFileResponse], error)
+	MakeDirectory(ctx context.Context, in *MakeDirectoryRequest, opts ...grpc.CallOption) (*MakeDirectoryResponse, error)
+	MoveFile(ctx context.Context, in *MoveFileRequest, opts ...grpc.CallOption) (*MoveFileResponse, error)
 	// SnapshotSandbox keeps the primary's file system and the spec as an image, mounts and volumes excepted.
 	// Closing the call gives it up, and leaves none.
 	SnapshotSandbox(ctx context.Context, in *SnapshotSandboxRequest, opts ...grpc.CallOption) (*SnapshotSandboxResponse, error)
@@ -613,6 +623,58 @@ func (c *sandboxServiceClient) WatchFiles(ctx context.Context, in *WatchFilesReq
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_WatchFilesClient = grpc.ServerStreamingClient[FileEvent]
 
+func (c *sandboxServiceClient) ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadFileChunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[10], SandboxService_ReadFile_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadFileRequest, ReadFileChunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadFileClient = grpc.ServerStreamingClient[ReadFileChunk]
+
+func (c *sandboxServiceClient) WriteFile(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[WriteFileRequest, WriteFileResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[11], SandboxService_WriteFile_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WriteFileRequest, WriteFileResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WriteFileClient = grpc.ClientStreamingClient[WriteFileRequest, WriteFileResponse]
+
+func (c *sandboxServiceClient) MakeDirectory(ctx context.Context, in *MakeDirectoryRequest, opts ...grpc.CallOption) (*MakeDirectoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MakeDirectoryResponse)
+	err := c.cc.Invoke(ctx, SandboxService_MakeDirectory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) MoveFile(ctx context.Context, in *MoveFileRequest, opts ...grpc.CallOption) (*MoveFileResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MoveFileResponse)
+	err := c.cc.Invoke(ctx, SandboxService_MoveFile_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sandboxServiceClient) SnapshotSandbox(ctx context.Context, in *SnapshotSandboxRequest, opts ...grpc.CallOption) (*SnapshotSandboxResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SnapshotSandboxResponse)
@@ -625,7 +687,7 @@ func (c *sandboxServiceClient) SnapshotSandbox(ctx context.Context, in *Snapshot
 
 func (c *sandboxServiceClient) CaptureSandbox(ctx context.Context, in *SnapshotSandboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotProgress], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[10], SandboxService_CaptureSandbox_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[12], SandboxService_CaptureSandbox_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -704,7 +766,7 @@ func (c *sandboxServiceClient) Prune(ctx context.Context, in *PruneRequest, opts
 
 func (c *sandboxServiceClient) WatchStats(ctx context.Context, in *WatchStatsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxStats], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[11], SandboxService_WatchStats_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[13], SandboxService_WatchStats_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -723,7 +785,7 @@ type SandboxService_WatchStatsClient = grpc.ServerStreamingClient[SandboxStats]
 
 func (c *sandboxServiceClient) SandboxChanges(ctx context.Context, in *SandboxChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxChangesResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[12], SandboxService_SandboxChanges_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[14], SandboxService_SandboxChanges_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -742,7 +804,7 @@ type SandboxService_SandboxChangesClient = grpc.ServerStreamingClient[SandboxCha
 
 func (c *sandboxServiceClient) DownloadChanges(ctx context.Context, in *DownloadChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesChunk], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[13], SandboxService_DownloadChanges_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[15], SandboxService_DownloadChanges_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -821,6 +883,12 @@ type SandboxServiceServer interface {
 	// RemoveFile and WatchFiles need a sandbox that runs.
 	RemoveFile(context.Context, *RemoveFileRequest) (*RemoveFileResponse, error)
 	WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[FileEvent]) error
+	// ReadFile, WriteFile, MakeDirectory and MoveFile are for one file of a sandbox that runs, by the rights of the user that is named and
+	// no others.
+	ReadFile(*ReadFileRequest, grpc.ServerStreamingServer[ReadFileChunk]) error
+	WriteFile(grpc.ClientStreamingServer[WriteFileRequest, WriteFileResponse]) error
+	MakeDirectory(context.Context, *MakeDirectoryRequest) (*MakeDirectoryResponse, error)
+	MoveFile(context.Context, *MoveFileRequest) (*MoveFileResponse, error)
 	// SnapshotSandbox keeps the primary's file system and the spec as an image, mounts and volumes excepted.
 	// Closing the call gives it up, and leaves none.
 	SnapshotSandbox(context.Context, *SnapshotSandboxRequest) (*SnapshotSandboxResponse, error)
@@ -962,6 +1030,18 @@ func (UnimplementedSandboxServiceServer) RemoveFile(context.Context, *RemoveFile
 }
 func (UnimplementedSandboxServiceServer) WatchFiles(*WatchFilesRequest, grpc.ServerStreamingServer[FileEvent]) error {
 	return status.Error(codes.Unimplemented, "method WatchFiles not implemented")
+}
+func (UnimplementedSandboxServiceServer) ReadFile(*ReadFileRequest, grpc.ServerStreamingServer[ReadFileChunk]) error {
+	return status.Error(codes.Unimplemented, "method ReadFile not implemented")
+}
+func (UnimplementedSandboxServiceServer) WriteFile(grpc.ClientStreamingServer[WriteFileRequest, WriteFileResponse]) error {
+	return status.Error(codes.Unimplemented, "method WriteFile not implemented")
+}
+func (UnimplementedSandboxServiceServer) MakeDirectory(context.Context, *MakeDirectoryRequest) (*MakeDirectoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MakeDirectory not implemented")
+}
+func (UnimplementedSandboxServiceServer) MoveFile(context.Context, *MoveFileRequest) (*MoveFileResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MoveFile not implemented")
 }
 func (UnimplementedSandboxServiceServer) SnapshotSandbox(context.Context, *SnapshotSandboxRequest) (*SnapshotSandboxResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SnapshotSandbox not implemented")
@@ -1605,6 +1685,60 @@ func _SandboxService_WatchFiles_Handler(srv interface{}, stream grpc.ServerStrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_WatchFilesServer = grpc.ServerStreamingServer[FileEvent]
 
+func _SandboxService_ReadFile_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadFileRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).ReadFile(m, &grpc.GenericServerStream[ReadFileRequest, ReadFileChunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadFileServer = grpc.ServerStreamingServer[ReadFileChunk]
+
+func _SandboxService_WriteFile_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SandboxServiceServer).WriteFile(&grpc.GenericServerStream[WriteFileRequest, WriteFileResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WriteFileServer = grpc.ClientStreamingServer[WriteFileRequest, WriteFileResponse]
+
+func _SandboxService_MakeDirectory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MakeDirectoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).MakeDirectory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_MakeDirectory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).MakeDirectory(ctx, req.(*MakeDirectoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_MoveFile_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MoveFileRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).MoveFile(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_MoveFile_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).MoveFile(ctx, req.(*MoveFileRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SandboxService_SnapshotSandbox_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SnapshotSandboxRequest)
 	if err := dec(in); err != nil {
@@ -1891,6 +2025,14 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _SandboxService_RemoveFile_Handler,
 		},
 		{
+			MethodName: "MakeDirectory",
+			Handler:    _SandboxService_MakeDirectory_Handler,
+		},
+		{
+			MethodName: "MoveFile",
+			Handler:    _SandboxService_MoveFile_Handler,
+		},
+		{
 			MethodName: "SnapshotSandbox",
 			Handler:    _SandboxService_SnapshotSandbox_Handler,
 		},
@@ -1970,6 +2112,16 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "WatchFiles",
 			Handler:       _SandboxService_WatchFiles_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "ReadFile",
+			Handler:       _SandboxService_ReadFile_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WriteFile",
+			Handler:       _SandboxService_WriteFile_Handler,
+			ClientStreams: true,
 		},
 		{
 			StreamName:    "CaptureSandbox",
