@@ -28,6 +28,16 @@ func makeDirectory(o *output, path string, args []string) *fault {
 	} else if err != nil {
 		return faultOf(path, err)
 	}
+	if special := mode & 0o7000; special != 0 { // which mkdir(2) does not heed
+		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|openFlags, 0)
+		if err == nil {
+			defer syscall.Close(fd)
+			err = syscall.Fchmod(fd, uint32(mode)&0o7777)
+		}
+		if err != nil {
+			return faultOf(path, err)
+		}
+	}
 	return o.stat(path)
 }
 

@@ -51,7 +51,7 @@ func TestOneFile(t *testing.T) {
 		{&agboxv1.WriteFileStart{Path: "new/deep/f", InPlace: true, Attributes: map[string]string{"agbox.a": "1", "other": "2"}}, "four", "/home/agbox/new/deep/f file 600 agbox:agbox 4"},
 		{&agboxv1.WriteFileStart{Path: "empty"}, "", "/home/agbox/empty file 644 agbox:agbox 0"},
 		{&agboxv1.WriteFileStart{Path: "f", User: "root"}, "root's", "/root/f file 644 root:root 6"},
-		{&agboxv1.WriteFileStart{Path: "/opt/f", User: "root", Mode: mode(0o4755)}, "", "/opt/f file 4755 root:root 0"},
+		{&agboxv1.WriteFileStart{Path: "/opt/f", User: "root", Mode: mode(0o4755), Parents: true}, "", "/opt/f file 4755 root:root 0"},
 	} {
 		c.start.SandboxId, c.start.FromHome = id, true
 		info, err := d.WriteFile(t.Context(), c.start, strings.NewReader(c.content))
@@ -116,13 +116,13 @@ func TestOneFile(t *testing.T) {
 	servertest.Refused(t, open("a", ""), codes.FailedPrecondition, "FILE_IS_A_DIRECTORY", "path", "name a file")
 	servertest.Refused(t, open("missing", ""), codes.NotFound, "FILE_NOT_FOUND", "path", "does not exist")
 	servertest.Refused(t, open("/root/f", ""), codes.PermissionDenied, "FILE_PERMISSION_DENIED", "path", "name another user")
-	servertest.Refused(t, open("/dev/tty", ""), codes.FailedPrecondition, "FILE_REFUSED", "path")
+	servertest.Refused(t, open("/dev/tty", ""), codes.FailedPrecondition, "FILE_REFUSED", "path", "the sandbox says")
 	servertest.Refused(t, open("x", "nobody-knows"), codes.FailedPrecondition, "OWNER_UNKNOWN", "owner", `user "nobody-knows"`)
 	servertest.Refused(t, open("~root/x", ""), codes.InvalidArgument, "PATH_INVALID", "path", "another user's home")
 	servertest.Refused(t, write(&agboxv1.WriteFileStart{Path: "/etc/f"}, none), codes.PermissionDenied, "FILE_PERMISSION_DENIED", "path", "name another user")
 	servertest.Refused(t, write(&agboxv1.WriteFileStart{Path: "/tmp/m", Mode: mode(0o10000)}, none), codes.InvalidArgument, "FILE_MODE_INVALID", "mode", "give 0 to 07777")
 	servertest.Refused(t, write(&agboxv1.WriteFileStart{Path: "/tmp/m", Attributes: map[string]string{"": "x"}}, none), codes.InvalidArgument, "FILE_ATTRIBUTES_INVALID", "attributes", "a name is empty")
-	servertest.Refused(t, write(&agboxv1.WriteFileStart{Path: "/home/agbox", InPlace: true}, none), codes.FailedPrecondition, "FILE_IS_A_DIRECTORY", "path")
+	servertest.Refused(t, write(&agboxv1.WriteFileStart{Path: "/home/agbox", InPlace: true}, none), codes.FailedPrecondition, "FILE_IS_A_DIRECTORY", "path", "name a file")
 	_, err = d.MakeDirectory(t.Context(), &agboxv1.MakeDirectoryRequest{SandboxId: id, Path: "a", FromHome: true})
 	servertest.Refused(t, err, codes.AlreadyExists, "FILE_EXISTS", "path", "exists already")
 	_, err = d.MakeDirectory(t.Context(), &agboxv1.MakeDirectoryRequest{SandboxId: id, Path: "empty", FromHome: true})
