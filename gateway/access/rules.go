@@ -55,6 +55,10 @@ var rules = map[string]rule{
 	"ListFiles":              {request: aboutSandbox},
 	"RemoveFile":             {change: true, request: aboutSandbox},
 	"WatchFiles":             {request: aboutSandbox},
+	"ReadFile":               {request: aboutSandbox},
+	"WriteFile":              {change: true, request: aboutSandbox},
+	"MakeDirectory":          {change: true, request: aboutSandbox},
+	"MoveFile":               {change: true, request: aboutSandbox},
 	"CreateExec":             {change: true, request: aboutSandbox},
 
 	"ListSandboxes":   {request: aboutMany},
@@ -84,6 +88,11 @@ var rules = map[string]rule{
 func named(message proto.Message) proto.Message {
 	switch m := message.(type) {
 	case *agboxv1.UploadFilesRequest:
+		if m.GetStart() == nil {
+			return nil
+		}
+		return m.GetStart()
+	case *agboxv1.WriteFileRequest:
 		if m.GetStart() == nil {
 			return nil
 		}
