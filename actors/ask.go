@@ -20,6 +20,7 @@ type request struct {
 	exec    *agboxv1.CreateExecRequest // with lifecycle.StartExec
 	// requestID marks create and exec as one that may be asked again.
 	requestID string
+	capture   *capture // with lifecycle.Snapshot
 
 	answer   chan answer // one slot
 	answered atomic.Bool
@@ -45,7 +46,7 @@ func (r *request) reply(a answer) {
 
 // step is the request on its way into the log.
 func (r *request) step() *step {
-	st := &step{command: r.command, create: r.create, exec: r.exec, requestID: r.requestID}
+	st := &step{command: r.command, create: r.create, exec: r.exec, requestID: r.requestID, capture: r.capture}
 	st.done = func(err error) {
 		a := answer{st.after, st.after.GetSequence(), err}
 		if err == nil && len(st.events) > 0 {

@@ -87,6 +87,8 @@ type registry struct {
 	entries map[string]*entry
 	// claims are the ids of creates that are not accepted yet.
 	claims map[string]claim
+	// withdrawn are the images that are being removed; each is closed when that has ended.
+	withdrawn map[string]chan struct{}
 }
 
 // claim is a create that is not accepted yet. done is closed when it has come out.

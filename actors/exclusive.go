@@ -7,7 +7,6 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
@@ -19,31 +18,8 @@ type exclusive struct {
 	done  chan error  // one slot
 }
 
-// WithExclusive runs do while no operation changes the sandbox in the runtime: what is asked of the sandbox meanwhile is
-// accepted and waits. do must be bounded. It returns when do has, or will not run.
-func (s *System) WithExclusive(ctx context.Context, id string, do func(View) error) error {
-	e, err := s.entry(id)
-	if err != nil {
-		return err
-	}
-	state, err := e.load(s.db)
-	if err != nil {
-		return err
-	}
-	look := func() error {
-		view, err := s.Sandbox(id)
-		if err != nil {
-			return err
-		}
-		return do(view)
-	}
-	if state.Phase == lifecycle.Deleted { // its actor may be gone, and nothing changes it any more
-		return look()
-	}
-	return s.alone(ctx, e, e.pid, look)
-}
-
-// alone is WithExclusive for one that has an actor, which may be about to become known.
+// alone runs do while no operation changes the sandbox in the runtime: what is asked of the sandbox meanwhile is accepted and
+// waits. do must be bounded. It returns when do has, or will not run.
 func (s *System) alone(ctx context.Context, e *entry, pid *actor.PID, do func() error) error {
 	m := &exclusive{ctx: ctx, do: do, done: make(chan error, 1)}
 	s.actors.Root.Send(pid, m)

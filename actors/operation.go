@@ -19,9 +19,11 @@ import (
 // operation is work on the runtime that goes on outside its actor, of which a sandbox has one at a time: that which its log
 // announces, a look at its containers, or what somebody else does with them.
 type operation struct {
-	token  uint64
-	kind   lifecycle.Operation // NoOperation for what the log does not tell of
-	cancel context.CancelFunc
+	token uint64
+	kind  lifecycle.Operation // NoOperation for what is none of these
+	// snapshot: it makes one, and what is asked for meanwhile waits.
+	snapshot bool
+	cancel   context.CancelFunc
 	// over: its end was delivered. abandoned: the actor that began it has crashed, and its end tells nothing.
 	over, abandoned bool
 }

@@ -42,10 +42,6 @@ func (s *System) Orphans() ([]Orphan, error) {
 	return list, nil
 }
 
-// Begin is for what is made in the runtime before the sandbox with this id can be created. It returns once that is known: what
-// is left of it after a crash is removed at the next start.
-func (s *System) Begin(id string) error { return s.db.Begin(id, s.now()) }
-
 // orphans removes what belongs to no sandbox, each thing when it is time. It is the reconciler's, and used by one comparison
 // at a time.
 type orphans struct {

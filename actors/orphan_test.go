@@ -35,9 +35,9 @@ func TestOrphans(t *testing.T) {
 		w.create("box-1", spec)
 		w.create("box-2", spec)
 		w.request("box-2", lifecycle.Delete{})
-		if err := w.db.Begin("fork", time.Now()); err != nil {
-			t.Fatal(err)
-		}
+		w.gate("snapshot box-1")
+		go func() { _, _ = w.fork("box-1", "fork") }() // which the end of the daemon interrupts
+		synctest.Wait()
 		w.end()
 		w.runtime.Orphans = map[string]bool{"box-1": true, "box-2": true, "lost": true, "young": false, "fork": true}
 		w.runtime.Histories = []string{"box-2", "lost", "logs", "fork"}

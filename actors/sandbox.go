@@ -24,6 +24,8 @@ type sandbox struct {
 	batch *batch
 	// waiting are those who want the containers for themselves, in turn.
 	waiting []*exclusive
+	// captures are those who wait for the snapshots that are on their way, by id.
+	captures map[string]*capture
 	// ending is closed when no operation runs any more, and none begins; nil while the daemon goes on.
 	ending chan struct{}
 	// stale: a container may have ended since they were last looked at. looks spaces the looks that failed, and
@@ -92,6 +94,7 @@ func (s *sandbox) Receive(c actor.Context) {
 			s.batch = nil
 		}
 		s.dismiss(errCrashed)
+		s.dismissCaptures(errCrashed)
 	}
 	s.flush(c) // what came first is taken first
 	switch m := c.Message().(type) {
@@ -114,6 +117,8 @@ func (s *sandbox) Receive(c actor.Context) {
 		}
 	case *operationEnded:
 		s.operationEnded(c, m)
+	case *snapshotEnded:
+		s.snapshotEnded(c, m)
 	case *exclusive:
 		s.waiting = append(s.waiting, m)
 		s.act(c)
@@ -148,7 +153,7 @@ func (s *sandbox) Receive(c actor.Context) {
 // started carries on from the log: with the operation that it announced, or with a look at what became of the
 // primary and of the commands that ran in it.
 func (s *sandbox) started(c actor.Context) {
-	s.execs = map[string]*actor.PID{}
+	s.execs, s.captures = map[string]*actor.PID{}, map[string]*capture{}
 	s.looks = newBackoff()
 	s.records = newBackoff()
 	s.records.InitialInterval, s.records.MaxInterval = firstRecordRetry, lastRecordRetry
@@ -277,7 +282,7 @@ func (s *sandbox) lookLater(self *actor.PID, err error) {
 func (s *sandbox) act(c actor.Context) {
 	switch op := s.entry.operation; {
 	case op != nil:
-		if s.state.Operation != lifecycle.NoOperation && op.kind != s.state.Operation {
+		if !op.snapshot && s.state.Operation != lifecycle.NoOperation && op.kind != s.state.Operation {
 			op.cancel() // its end brings us back here
 		}
 	case s.ending != nil:
@@ -292,7 +297,9 @@ func (s *sandbox) act(c actor.Context) {
 		s.stale = false
 		s.system.launch(s.entry, c.Self(), lifecycle.NoOperation, s.commandOver)
 	default:
-		s.admit(c.Self())
+		if s.admit(c.Self()); s.entry.operation == nil {
+			s.capture(c.Self())
+		}
 	}
 	s.wake(c)
 	s.serve(c)

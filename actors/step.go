@@ -30,6 +30,7 @@ type step struct {
 	exec    *agboxv1.CreateExecRequest
 	// requestID marks create or exec.
 	requestID string
+	capture   *capture
 	// done is told what became of it: nil once it is durable and acted on, a *lifecycle.Refusal, or an error of
 	// the log. May be nil.
 	done func(error)
@@ -199,6 +200,9 @@ func (s *sandbox) apply(c actor.Context, st *step) {
 	if st.exec != nil {
 		s.runExec(c, st.exec)
 	}
+	if snapshot, ok := st.command.(lifecycle.Snapshot); ok {
+		s.captures[snapshot.ID] = st.capture
+	}
 	if cancel, ok := st.command.(lifecycle.CancelExec); ok && s.execs[cancel.ExecID] != nil {
 		c.Send(s.execs[cancel.ExecID], &cancelExec{})
 	}
@@ -211,6 +215,8 @@ func (s *sandbox) apply(c actor.Context, st *step) {
 			if s.execs[runtime.CommandID] != nil {
 				s.endExec(c, runtime.CommandID)
 			}
+		case agboxv1.EventType_SANDBOX_SNAPSHOT_MADE, agboxv1.EventType_SANDBOX_SNAPSHOT_FAILED:
+			s.captured(event.GetSnapshotDetails())
 		case agboxv1.EventType_SANDBOX_READY:
 			s.runCommand(c)
 		case agboxv1.EventType_SANDBOX_RECOVERED:

@@ -101,7 +101,7 @@ func Start(config Config, db *persist.DB, runtime runtime.Runtime, log *slog.Log
 		s.now = config.Now
 	}
 	s.working, s.abandon = context.WithCancel(context.Background())
-	s.registry.entries, s.registry.claims = map[string]*entry{}, map[string]claim{}
+	s.registry.entries, s.registry.claims, s.registry.withdrawn = map[string]*entry{}, map[string]claim{}, map[string]chan struct{}{}
 	s.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
 	since := time.Now()
 	if err := s.spawn(since); err != nil {
@@ -203,6 +203,10 @@ func (s *System) adopt(e *entry) {
 // runtime.ErrConflict, or an error of persist; then nothing was created. A caller who does not know what became of an
 // earlier try repeats it with a requestID: then the same id and spec are that try, and no error.
 func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec, requestID string) (View, error) {
+	return s.create(ctx, id, spec, origin{requestID: requestID})
+}
+
+func (s *System) create(ctx context.Context, id string, spec *agboxv1.CreateSpec, from origin) (View, error) {
 	if s.closing.Load() {
 		return View{}, ErrShuttingDown
 	}
@@ -211,19 +215,19 @@ func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 		return View{}, err
 	}
 	if earlier != nil {
-		return s.repeated(ctx, earlier, spec, requestID)
+		return s.repeated(ctx, earlier, spec, from.requestID)
 	}
-	if err := s.runtime.Conflict(ctx, id); err != nil {
+	if err := s.usable(ctx, id, spec, from); err != nil {
 		release()
 		return View{}, err
 	}
 	e := newEntry(id, spec)
-	e.requestID = requestID
+	e.requestID = from.requestID
 	e.state.Store(new(lifecycle.New(id, nil)))
 	s.adopt(e)
 	s.registry.add(e)
-	r := newRequest(lifecycle.Create{Lazy: spec.GetLazy()})
-	r.create, r.requestID = spec, requestID
+	r := newRequest(lifecycle.Create{Lazy: spec.GetLazy(), ForkedFrom: from.forkedFrom})
+	r.create, r.requestID = spec, from.requestID
 	a := s.ask(ctx, e, r)
 	if ctx.Err() != nil && errors.Is(a.err, context.Cause(ctx)) { // nobody waits any more, and it may come to nothing yet
 		s.work.Go(func() {

@@ -15,7 +15,8 @@
 //	exec-cancels:{sandbox id}    exec id    -> int64, when a cancel was accepted; gone once the exec ended
 //	exec-ends                    exec id    -> journal.ExecEnd: where which log tells the end of the exec
 //	trimmed-execs                sandbox id, "/", exec id -> nothing: execs of which only files may be left
-//	begun                        sandbox id -> int64, since when something of it may be there that is no sandbox yet
+//	snapshots                    snapshot id -> sandbox id, of snapshots that were announced and have not ended
+//	begun                        fork id    -> int64, since when something of it may be there that is no sandbox yet
 //	quarantine                   sandbox id -> int64, when something of it was found, and it was never accepted here
 //	identity                     database, instance -> text; generation -> uint64; see Witness
 //
@@ -39,6 +40,7 @@ var (
 	checkpoints  = []byte("checkpoints")
 	execEnds     = []byte("exec-ends")
 	trimmedExecs = []byte("trimmed-execs")
+	snapshots    = []byte("snapshots")
 	begun        = []byte("begun")
 	quarantine   = []byte("quarantine")
 	identities   = []byte("identity")
@@ -51,7 +53,7 @@ func execCancelsOf(sandboxID string) []byte { return []byte("exec-cancels:" + sa
 
 func createBuckets(tx *bbolt.Tx) error {
 	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, marks, checkpoints, execEnds,
-		trimmedExecs, begun, quarantine, identities} {
+		trimmedExecs, snapshots, begun, quarantine, identities} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

@@ -22,6 +22,8 @@ var (
 	// ErrSandboxIDTaken and ErrExecIDTaken: the id was used before, in this or an earlier life.
 	ErrSandboxIDTaken = errors.New("persist: sandbox id was used before")
 	ErrExecIDTaken    = errors.New("persist: exec id was used before")
+	// ErrSnapshotPending: another sandbox has announced a snapshot with this id that has not ended.
+	ErrSnapshotPending = errors.New("persist: snapshot id is in use")
 	// ErrConflict: the log has moved on since the caller read it; nothing was recorded.
 	ErrConflict = errors.New("persist: sequence conflict")
 

@@ -12,7 +12,7 @@ type Origin int
 const (
 	// Unknown: no sandbox with this id was accepted here, or begun.
 	Unknown Origin = iota
-	// Begun: something of it may be there that is no sandbox yet; see Begin.
+	// Begun: a fork with this id was announced. Something of it may be there that is no sandbox yet.
 	Begun
 	// Accepted: a sandbox with this id was accepted here, whose history may be gone.
 	Accepted
@@ -37,13 +37,7 @@ func (db *DB) Origins(ids []string) (map[string]Origin, error) {
 	return origins, err
 }
 
-// Begin is for what has to be made of a sandbox before it can be accepted. It returns once it is on disk: what is left of
-// that after a crash is known to be ours. The acceptance, or End, ends it.
-func (db *DB) Begin(sandboxID string, at time.Time) error {
-	return db.write("", func(tx *bbolt.Tx) error { return tx.Bucket(begun).Put([]byte(sandboxID), encodeTime(at)) })
-}
-
-// End says that nothing is there any more of what was begun.
+// End says that nothing is there any more of a fork that was not accepted.
 func (db *DB) End(sandboxID string) error {
 	return db.write("", func(tx *bbolt.Tx) error { return tx.Bucket(begun).Delete([]byte(sandboxID)) })
 }

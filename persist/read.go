@@ -187,6 +187,15 @@ func readEnd(tx *bbolt.Tx, execID string) (*journalv1.ExecEnd, error) {
 	return end, nil
 }
 
+// PendingSnapshot returns the sandbox that has announced a snapshot with this id which has not ended, "" where there is none.
+func (db *DB) PendingSnapshot(snapshotID string) (sandboxID string, err error) {
+	err = db.view(func(tx *bbolt.Tx) error {
+		sandboxID = string(tx.Bucket(snapshots).Get([]byte(snapshotID)))
+		return nil
+	})
+	return sandboxID, err
+}
+
 // Changed returns a channel that is closed at the next change of the sandbox's history, its purge and the
 // closing of the database included. Take it before reading: what is recorded in between then still wakes.
 func (db *DB) Changed(sandboxID string) <-chan struct{} {

@@ -51,8 +51,8 @@ type write struct {
 	done             chan struct{}
 }
 
-// Append records e and returns once it is on disk. It fails with ErrSandboxIDTaken, ErrExecIDTaken or
-// ErrConflict when e does not fit what is recorded, and with ErrNoSpace or ErrClosed; a failed entry leaves
+// Append records e and returns once it is on disk. It fails with ErrSandboxIDTaken, ErrExecIDTaken,
+// ErrSnapshotPending or ErrConflict when e does not fit what is recorded, and with ErrNoSpace or ErrClosed; a failed entry leaves
 // no trace, and does not disturb the entries of others.
 func (db *DB) Append(e Entry) error {
 	return db.AppendAll([]Entry{e})[0]
@@ -135,7 +135,7 @@ func (c *committer) gather(first *write) []*write {
 }
 
 func isRefusal(err error) bool {
-	for _, refusal := range []error{ErrSandboxIDTaken, ErrExecIDTaken, ErrConflict, ErrNoSandbox, ErrNoExec} {
+	for _, refusal := range []error{ErrSandboxIDTaken, ErrExecIDTaken, ErrSnapshotPending, ErrConflict, ErrNoSandbox, ErrNoExec} {
 		if errors.Is(err, refusal) {
 			return true
 		}
@@ -156,6 +156,14 @@ func (e Entry) apply(tx *bbolt.Tx) error {
 	}
 	if newest := newestSequence(tx.Bucket(eventsOf(e.SandboxID))); newest != e.After {
 		return fmt.Errorf("%w: sandbox %s is at %d, the entry follows %d", ErrConflict, e.SandboxID, newest, e.After)
+	}
+	for _, event := range e.Events {
+		if event.EventType != agboxv1.EventType_SANDBOX_SNAPSHOT_REQUESTED {
+			continue
+		}
+		if id := event.GetSnapshotDetails().GetSnapshotId(); tx.Bucket(snapshots).Get([]byte(id)) != nil {
+			return fmt.Errorf("%w: %s", ErrSnapshotPending, id)
+		}
 	}
 	return e.put(tx)
 }
@@ -236,6 +244,8 @@ func (e Entry) index(tx *bbolt.Tx, event *agboxv1.SandboxEvent) error {
 	switch {
 	case event.EventType == agboxv1.EventType_SANDBOX_DELETED:
 		return tx.Bucket(deletedTimes).Put([]byte(e.SandboxID), encodeTime(event.OccurredAt.AsTime()))
+	case event.GetSnapshotDetails() != nil:
+		return e.indexSnapshot(tx, event)
 	case endsExec(event):
 		id := []byte(event.GetExec().GetExecId())
 		if cancels := tx.Bucket(execCancelsOf(e.SandboxID)); cancels != nil {
@@ -247,6 +257,20 @@ func (e Entry) index(tx *bbolt.Tx, event *agboxv1.SandboxEvent) error {
 			&journalv1.ExecEnd{SandboxId: e.SandboxID, Sequence: event.Sequence})
 	}
 	return nil
+}
+
+func (e Entry) indexSnapshot(tx *bbolt.Tx, event *agboxv1.SandboxEvent) error {
+	details := event.GetSnapshotDetails()
+	id := []byte(details.GetSnapshotId())
+	if event.EventType != agboxv1.EventType_SANDBOX_SNAPSHOT_REQUESTED {
+		return tx.Bucket(snapshots).Delete(id)
+	}
+	if details.GetForkId() != "" {
+		if err := tx.Bucket(begun).Put([]byte(details.GetForkId()), encodeTime(e.At)); err != nil {
+			return err
+		}
+	}
+	return tx.Bucket(snapshots).Put(id, []byte(e.SandboxID))
 }
 
 func (e Entry) putCheckpoint(tx *bbolt.Tx) error {

@@ -71,12 +71,12 @@ func (s *Server) pruneSnapshots(ctx context.Context, req *agboxv1.PruneRequest, 
 			continue
 		}
 		if req.DryRun {
-			if needed, err := s.madeFrom(snapshot); err != nil {
+			if needed, err := s.system.MadeFrom(snapshot); err != nil {
 				return nil, err
 			} else if len(needed) > 0 {
 				continue
 			}
-		} else if err := s.deleteSnapshot(ctx, snapshot.SnapshotId); errors.Is(err, runtime.ErrSnapshotInUse) || errors.Is(err, runtime.ErrSnapshotNotFound) {
+		} else if err := s.system.DeleteSnapshot(ctx, snapshot.SnapshotId); errors.Is(err, runtime.ErrSnapshotInUse) || errors.Is(err, runtime.ErrSnapshotNotFound) {
 			continue
 		} else if err != nil {
 			return nil, err

@@ -44,7 +44,7 @@ func (s *Server) expire(ctx context.Context) time.Duration {
 			next = min(next, left)
 			continue
 		}
-		err := s.deleteSnapshot(ctx, snapshot.SnapshotId)
+		err := s.system.DeleteSnapshot(ctx, snapshot.SnapshotId)
 		switch {
 		case err == nil:
 			s.log.Info("snapshot removed", slog.String("snapshot_id", snapshot.SnapshotId), slog.String("reason", "snapshot_ttl"))

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/lifecycle"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/fleet"
@@ -34,29 +35,34 @@ func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRe
 		return nil, err
 	}
 	req.SandboxId = cmp.Or(req.SandboxId, uuid.NewString())
-	return s.create(ctx, req.SandboxId, resolved)
+	if err := s.creatable(ctx, req.SandboxId, resolved); err != nil {
+		return nil, err
+	}
+	return created(s.system.Create(ctx, req.SandboxId, accepted(resolved), requestID(ctx)))
 }
 
-// create has the sandbox accepted.
-func (s *Server) create(ctx context.Context, id string, resolved *spec.Resolved) (*agboxv1.CreateSandboxResponse, error) {
+// creatable refuses a sandbox that this host cannot have, or not now.
+func (s *Server) creatable(ctx context.Context, id string, resolved *spec.Resolved) error {
 	if err := s.layered(resolved); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.restricted(resolved.Spec); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.runnable(ctx, resolved.Spec.Runtime); err != nil {
-		return nil, err
+		return err
 	}
 	for _, skipped := range resolved.Skipped {
 		s.log.Info("builtin tool mount skipped", "sandbox_id", id, "why", skipped)
 	}
 	if _, again := s.system.Spec(id); !again {
-		if err := s.room(); err != nil {
-			return nil, err
-		}
+		return s.room()
 	}
-	view, err := s.system.Create(ctx, id, accepted(resolved), requestID(ctx))
+	return nil
+}
+
+// created answers a create.
+func created(view actors.View, err error) (*agboxv1.CreateSandboxResponse, error) {
 	if err != nil {
 		return nil, err
 	}

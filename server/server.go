@@ -22,7 +22,6 @@ import (
 	"github.com/agbox-dev/agbox/actors"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/execlog"
-	"github.com/agbox-dev/agbox/keyed"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/fleet"
@@ -100,7 +99,6 @@ type Server struct {
 	// snapshotMade holds a token when a snapshot was made since retain has looked.
 	snapshotMade chan struct{}
 	once         sync.Once
-	snapshots    keyed.Mutex[string] // by id
 	// walks holds a token for each layer that is being read.
 	walks chan struct{}
 }

@@ -64,9 +64,9 @@ func TestSnapshotRefusals(t *testing.T) {
 		"slow": "PENDING: wait until it is READY", "lazy": "DORMANT: nothing of it was made yet", "gone": "DELETED: only one that",
 	} {
 		_, err := f.SnapshotSandbox(ctx, &agboxv1.SnapshotSandboxRequest{SandboxId: id})
-		servertest.Refused(t, err, codes.FailedPrecondition, "SANDBOX_INVALID_STATE", "", "snapshot of sandbox "+id, words)
+		servertest.Refused(t, err, codes.FailedPrecondition, "SANDBOX_INVALID_STATE", "", "cannot snapshot sandbox "+id, words)
 		_, err = f.ForkSandbox(ctx, &agboxv1.ForkSandboxRequest{SandboxId: id})
-		servertest.Refused(t, err, codes.FailedPrecondition, "SANDBOX_INVALID_STATE", "", "snapshot of sandbox "+id, words)
+		servertest.Refused(t, err, codes.FailedPrecondition, "SANDBOX_INVALID_STATE", "", "cannot snapshot sandbox "+id, words)
 	}
 	_, err = f.SnapshotSandbox(ctx, &agboxv1.SnapshotSandboxRequest{SandboxId: "nothing"})
 	servertest.Refused(t, err, codes.NotFound, "SANDBOX_NOT_FOUND", "", "nothing")

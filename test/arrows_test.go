@@ -27,7 +27,7 @@ var rooms = map[string]string{
 
 	// The daemon: each asks those after it.
 	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",
-	"server":           "server/... actors actors/lifecycle actors/runtime persist execlog guest/files guest/protocol hosttree/... keyed proto/... text",
+	"server":           "server/... actors actors/lifecycle actors/runtime persist execlog guest/files guest/protocol hosttree/... proto/... text",
 	"server/spec":      "paths hosttree hostpath proto/... text",
 	"actors":           "paths actors/lifecycle actors/runtime persist hostpath proto/... text",
 	"actors/lifecycle": "actors/runtime proto/... text",

@@ -23,6 +23,7 @@ var (
 	atRest       = at(NoOperation)
 	up           = in(Ready, Paused, Draining)
 	upOrPending  = in(Pending, Ready, Paused, Draining)
+	hasFiles     = in(Ready, Paused, Draining, Stopped, Failed)
 	notEnding    = in(Pending, Ready, Paused, Draining, Stopped, Failed, Dormant)
 
 	exists      = refused(ErrAlreadyExists, "")
@@ -72,6 +73,11 @@ var table = []rule{
 	{"start exec", anyPhase, anyOperation, func(d *decision, _ Command) error { return NotReady(d.state) }},
 	{"cancel exec", anyPhase, anyOperation, tries((*decision).cancelExec)},
 	{"exec ended", anyPhase, anyOperation, does((*decision).execEnded)},
+	{"snapshot", hasFiles, anyOperation, tries((*decision).snapshot)},
+	{"snapshot", in(Pending), anyOperation, refused(ErrInvalidState, "wait until it is READY")},
+	{"snapshot", in(Dormant), anyOperation, refused(ErrInvalidState, "nothing of it was made yet, create another one from the same spec")},
+	{"snapshot", anyPhase, anyOperation, refused(ErrInvalidState, "only one that is READY, PAUSED, DRAINING, STOPPED or FAILED has files to keep")},
+	{"snapshot ended", anyPhase, anyOperation, does((*decision).snapshotEnded)},
 
 	{"preparing", in(Pending), anyOperation, does((*decision).preparing)},
 	{"service reported", upOrPending, anyOperation, does((*decision).serviceReported)},

@@ -38,8 +38,11 @@ type Command interface{ name() string }
 
 // Requests: refused when they do not fit.
 type (
-	// Create begins a sandbox; one that is Lazy is not made before a Use or a Resume.
-	Create struct{ Lazy bool }
+	// Create begins a sandbox; one that is Lazy is not made before a Use or a Resume. ForkedFrom is whose fork it is, "" for nobody's.
+	Create struct {
+		Lazy       bool
+		ForkedFrom string
+	}
 	// Use begins to make a DORMANT sandbox and means nothing to any other.
 	Use struct{}
 	// Resume starts a sandbox again whose time is not over.

@@ -48,6 +48,8 @@ var samples = []sample{
 	{"link lost", LinkLost{}, Policy{}},
 	{"preparing", Preparing{}, Policy{}},
 	{"service reported", ServiceReported{}, Policy{}},
+	{"snapshot", Snapshot{ID: "snapshot-1"}, Policy{}},
+	{"snapshot ended", SnapshotEnded{ID: "snapshot-1"}, Policy{}},
 }
 
 func init() {

@@ -73,6 +73,10 @@ func bound(e *event) {
 		message(&service.ErrorMessage)
 		name(&service.ErrorCode)
 	}
+	if snapshot := e.GetSnapshotDetails(); snapshot != nil {
+		message(&snapshot.ErrorMessage)
+		name(&snapshot.ErrorCode)
+	}
 	if command := e.GetCommand(); command != nil {
 		message(&command.ErrorMessage)
 		name(&command.ErrorCode)

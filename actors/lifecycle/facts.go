@@ -58,6 +58,7 @@ func (d *decision) stopped(OperationDone) {
 
 func (d *decision) deleted(OperationDone) {
 	d.endRunning(agboxv1.ExecState_EXEC_STATE_CANCELLED, "", "the sandbox was deleted while the command ran")
+	d.endSnapshots("the sandbox was deleted before its turn came")
 	d.emitPhase(agboxv1.EventType_SANDBOX_DELETED, Deleted, &agboxv1.SandboxPhaseDetails{Reason: d.state.Reason})
 }
 

@@ -112,6 +112,8 @@ func (s *State) fold(e *event) {
 	case agboxv1.EventType_EXEC_FINISHED, agboxv1.EventType_EXEC_FAILED, agboxv1.EventType_EXEC_CANCELLED:
 		s.ActiveAt = at
 		s.Running = without(s.Running, e.GetExec().GetExecId())
+	case agboxv1.EventType_SANDBOX_SNAPSHOT_REQUESTED, agboxv1.EventType_SANDBOX_SNAPSHOT_MADE, agboxv1.EventType_SANDBOX_SNAPSHOT_FAILED:
+		s.foldSnapshot(e)
 	}
 	if !s.Up() {
 		s.Ports = nil

@@ -26,6 +26,7 @@ func anyCommand(t *rapid.T) lifecycle.Command {
 		lifecycle.Pause{}, lifecycle.Unpause{}, lifecycle.Drain{Until: start}, lifecycle.Extend{ExpiresAt: &start},
 		lifecycle.Create{Lazy: true}, lifecycle.Use{}, lifecycle.Detach{}, restarted{lifecycle.Died{Code: "X"}},
 		restarted{lifecycle.OperationFailed{Operation: operation}}, restarted{lifecycle.CommandEnded{Result: finished, Fails: true}},
+		lifecycle.Snapshot{ID: exec}, lifecycle.SnapshotEnded{ID: exec}, lifecycle.SnapshotEnded{ID: exec, Code: "X"},
 		lifecycle.ServiceReported{Service: exec, Code: "X"}, lifecycle.CommandEnded{Result: finished, Fails: exec == "exec-1"},
 	}).Draw(t, "command")
 }
@@ -106,7 +107,7 @@ func checkDelete(t *rapid.T, s *sandbox) {
 	if _, err := s.do(lifecycle.OperationDone{Operation: lifecycle.Removing}); err != nil {
 		t.Fatal(err)
 	}
-	if s.state.Phase != lifecycle.Deleted || len(s.state.Running) != 0 || s.state.Operation != lifecycle.NoOperation {
+	if s.state.Phase != lifecycle.Deleted || len(s.state.Running) != 0 || len(s.state.Snapshots) != 0 || s.state.Operation != lifecycle.NoOperation {
 		t.Fatalf("after the delete the sandbox is %+v", s.state)
 	}
 }

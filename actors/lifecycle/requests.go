@@ -16,11 +16,11 @@ func (d *decision) create(c Create) {
 	if c.Lazy {
 		phase = Dormant
 	}
-	d.accept(phase, Creating)
+	d.accept(phase, Creating, c.ForkedFrom)
 }
 
-func (d *decision) accept(phase Phase, operation Operation) {
-	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, phase, &agboxv1.SandboxPhaseDetails{Phase: Verb(operation)})
+func (d *decision) accept(phase Phase, operation Operation, forkedFrom string) {
+	d.emitPhase(agboxv1.EventType_SANDBOX_ACCEPTED, phase, &agboxv1.SandboxPhaseDetails{Phase: Verb(operation), ForkedFrom: forkedFrom})
 }
 
 func (d *decision) recover(c Recover) {
@@ -47,13 +47,13 @@ func (d *decision) recoverExec(c RecoverExec) error {
 }
 
 // make begins to make a DORMANT sandbox.
-func (d *decision) make(Command) { d.accept(Pending, Creating) }
+func (d *decision) make(Command) { d.accept(Pending, Creating, "") }
 
 func (d *decision) resume(c Resume) error {
 	if err := d.hasTime(c); err != nil {
 		return err
 	}
-	d.accept(Pending, Resuming)
+	d.accept(Pending, Resuming, "")
 	return nil
 }
 

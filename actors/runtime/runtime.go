@@ -18,6 +18,7 @@ type Runtime interface {
 	Services
 	Execs
 	Observer
+	Snapshots
 }
 
 // Lifecycle makes, changes and removes sandboxes. Create, Resume, Stop and Remove of one sandbox never overlap.

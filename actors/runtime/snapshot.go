@@ -16,8 +16,8 @@ type Snapshot struct {
 	ForkID string
 	// RequestID is the mark of the request that asked for it.
 	RequestID string
-	// Progress, unless nil, hears how far one is that is wanted, from the goroutine that has asked for it: the stage and its size as
-	// SnapshotProgress has them.
+	// Progress, unless nil, hears how far one is that is wanted, one stage after the other and not after whoever asked was answered:
+	// the stage and its size as SnapshotProgress has them.
 	Progress func(stage string, sizeBytes uint64)
 }
 

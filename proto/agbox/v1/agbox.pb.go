@@ -134,67 +134,79 @@ const (
 	// The program that runs commands inside the sandbox cannot be reached; error_message says since when. The sandbox is looked
 	// at: what it is then, further events tell.
 	EventType_SANDBOX_LINK_LOST EventType = 80
+	// A snapshot of the sandbox, or a fork, was accepted and is made as soon as nothing else changes the sandbox.
+	EventType_SANDBOX_SNAPSHOT_REQUESTED EventType = 100
+	// It is there; a fork was accepted by then.
+	EventType_SANDBOX_SNAPSHOT_MADE EventType = 101
+	// Nothing of it is there.
+	EventType_SANDBOX_SNAPSHOT_FAILED EventType = 102
 )
 
 // Enum value maps for EventType.
 var (
 	EventType_name = map[int32]string{
-		0:  "EVENT_TYPE_UNSPECIFIED",
-		1:  "SANDBOX_ACCEPTED",
-		2:  "SANDBOX_PREPARING",
-		3:  "SANDBOX_READY",
-		4:  "SANDBOX_FAILED",
-		5:  "SANDBOX_STOP_REQUESTED",
-		6:  "SANDBOX_STOPPED",
-		7:  "SANDBOX_DELETE_REQUESTED",
-		8:  "SANDBOX_DELETED",
-		9:  "EXEC_STARTED",
-		10: "EXEC_FINISHED",
-		11: "EXEC_FAILED",
-		12: "EXEC_CANCELLED",
-		13: "SANDBOX_SERVICE_READY",
-		14: "SANDBOX_SERVICE_FAILED",
-		64: "SANDBOX_COMMAND_ENDED",
-		65: "SANDBOX_PAUSE_REQUESTED",
-		66: "SANDBOX_PAUSED",
-		67: "SANDBOX_UNPAUSE_REQUESTED",
-		68: "SANDBOX_UNPAUSED",
-		69: "SANDBOX_DRAIN_REQUESTED",
-		70: "SANDBOX_EXTENDED",
-		71: "SANDBOX_DORMANT",
-		72: "SANDBOX_RESTARTING",
-		73: "SANDBOX_DETACHED",
-		90: "SANDBOX_RECOVERED",
-		80: "SANDBOX_LINK_LOST",
+		0:   "EVENT_TYPE_UNSPECIFIED",
+		1:   "SANDBOX_ACCEPTED",
+		2:   "SANDBOX_PREPARING",
+		3:   "SANDBOX_READY",
+		4:   "SANDBOX_FAILED",
+		5:   "SANDBOX_STOP_REQUESTED",
+		6:   "SANDBOX_STOPPED",
+		7:   "SANDBOX_DELETE_REQUESTED",
+		8:   "SANDBOX_DELETED",
+		9:   "EXEC_STARTED",
+		10:  "EXEC_FINISHED",
+		11:  "EXEC_FAILED",
+		12:  "EXEC_CANCELLED",
+		13:  "SANDBOX_SERVICE_READY",
+		14:  "SANDBOX_SERVICE_FAILED",
+		64:  "SANDBOX_COMMAND_ENDED",
+		65:  "SANDBOX_PAUSE_REQUESTED",
+		66:  "SANDBOX_PAUSED",
+		67:  "SANDBOX_UNPAUSE_REQUESTED",
+		68:  "SANDBOX_UNPAUSED",
+		69:  "SANDBOX_DRAIN_REQUESTED",
+		70:  "SANDBOX_EXTENDED",
+		71:  "SANDBOX_DORMANT",
+		72:  "SANDBOX_RESTARTING",
+		73:  "SANDBOX_DETACHED",
+		90:  "SANDBOX_RECOVERED",
+		80:  "SANDBOX_LINK_LOST",
+		100: "SANDBOX_SNAPSHOT_REQUESTED",
+		101: "SANDBOX_SNAPSHOT_MADE",
+		102: "SANDBOX_SNAPSHOT_FAILED",
 	}
 	EventType_value = map[string]int32{
-		"EVENT_TYPE_UNSPECIFIED":    0,
-		"SANDBOX_ACCEPTED":          1,
-		"SANDBOX_PREPARING":         2,
-		"SANDBOX_READY":             3,
-		"SANDBOX_FAILED":            4,
-		"SANDBOX_STOP_REQUESTED":    5,
-		"SANDBOX_STOPPED":           6,
-		"SANDBOX_DELETE_REQUESTED":  7,
-		"SANDBOX_DELETED":           8,
-		"EXEC_STARTED":              9,
-		"EXEC_FINISHED":             10,
-		"EXEC_FAILED":               11,
-		"EXEC_CANCELLED":            12,
-		"SANDBOX_SERVICE_READY":     13,
-		"SANDBOX_SERVICE_FAILED":    14,
-		"SANDBOX_COMMAND_ENDED":     64,
-		"SANDBOX_PAUSE_REQUESTED":   65,
-		"SANDBOX_PAUSED":            66,
-		"SANDBOX_UNPAUSE_REQUESTED": 67,
-		"SANDBOX_UNPAUSED":          68,
-		"SANDBOX_DRAIN_REQUESTED":   69,
-		"SANDBOX_EXTENDED":          70,
-		"SANDBOX_DORMANT":           71,
-		"SANDBOX_RESTARTING":        72,
-		"SANDBOX_DETACHED":          73,
-		"SANDBOX_RECOVERED":         90,
-		"SANDBOX_LINK_LOST":         80,
+		"EVENT_TYPE_UNSPECIFIED":     0,
+		"SANDBOX_ACCEPTED":           1,
+		"SANDBOX_PREPARING":          2,
+		"SANDBOX_READY":              3,
+		"SANDBOX_FAILED":             4,
+		"SANDBOX_STOP_REQUESTED":     5,
+		"SANDBOX_STOPPED":            6,
+		"SANDBOX_DELETE_REQUESTED":   7,
+		"SANDBOX_DELETED":            8,
+		"EXEC_STARTED":               9,
+		"EXEC_FINISHED":              10,
+		"EXEC_FAILED":                11,
+		"EXEC_CANCELLED":             12,
+		"SANDBOX_SERVICE_READY":      13,
+		"SANDBOX_SERVICE_FAILED":     14,
+		"SANDBOX_COMMAND_ENDED":      64,
+		"SANDBOX_PAUSE_REQUESTED":    65,
+		"SANDBOX_PAUSED":             66,
+		"SANDBOX_UNPAUSE_REQUESTED":  67,
+		"SANDBOX_UNPAUSED":           68,
+		"SANDBOX_DRAIN_REQUESTED":    69,
+		"SANDBOX_EXTENDED":           70,
+		"SANDBOX_DORMANT":            71,
+		"SANDBOX_RESTARTING":         72,
+		"SANDBOX_DETACHED":           73,
+		"SANDBOX_RECOVERED":          90,
+		"SANDBOX_LINK_LOST":          80,
+		"SANDBOX_SNAPSHOT_REQUESTED": 100,
+		"SANDBOX_SNAPSHOT_MADE":      101,
+		"SANDBOX_SNAPSHOT_FAILED":    102,
 	}
 )
 
@@ -1933,7 +1945,9 @@ type SandboxPhaseDetails struct {
 	Restarts  uint32                 `protobuf:"varint,73,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	RestartAt *timestamppb.Timestamp `protobuf:"bytes,74,opt,name=restart_at,json=restartAt,proto3" json:"restart_at,omitempty"`
 	// With SANDBOX_RECOVERED: when the sandbox was created, as far as its containers tell.
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,90,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,90,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// With SANDBOX_ACCEPTED of a fork: the sandbox that it was made from.
+	ForkedFrom    string `protobuf:"bytes,100,opt,name=forked_from,json=forkedFrom,proto3" json:"forked_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2087,6 +2101,102 @@ func (x *SandboxPhaseDetails) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *SandboxPhaseDetails) GetForkedFrom() string {
+	if x != nil {
+		return x.ForkedFrom
+	}
+	return ""
+}
+
+// SnapshotEventDetails tells of a snapshot on its way.
+type SnapshotEventDetails struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	// The sandbox that it is made for, if it is that of a fork.
+	ForkId string `protobuf:"bytes,2,opt,name=fork_id,json=forkId,proto3" json:"fork_id,omitempty"`
+	// What the engine has it as.
+	Image string `protobuf:"bytes,3,opt,name=image,proto3" json:"image,omitempty"`
+	// With SANDBOX_SNAPSHOT_MADE, unless a daemon that ended meanwhile had it made.
+	SizeBytes uint64 `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// With SANDBOX_SNAPSHOT_FAILED; SNAPSHOT_INTERRUPTED where the daemon ended meanwhile, or nobody waited any more.
+	ErrorCode     string `protobuf:"bytes,5,opt,name=error_code,json=errorCode,proto3" json:"error_code,omitempty"`
+	ErrorMessage  string `protobuf:"bytes,6,opt,name=error_message,json=errorMessage,proto3" json:"error_message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotEventDetails) Reset() {
+	*x = SnapshotEventDetails{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotEventDetails) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotEventDetails) ProtoMessage() {}
+
+func (x *SnapshotEventDetails) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotEventDetails.ProtoReflect.Descriptor instead.
+func (*SnapshotEventDetails) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SnapshotEventDetails) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *SnapshotEventDetails) GetForkId() string {
+	if x != nil {
+		return x.ForkId
+	}
+	return ""
+}
+
+func (x *SnapshotEventDetails) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *SnapshotEventDetails) GetSizeBytes() uint64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *SnapshotEventDetails) GetErrorCode() string {
+	if x != nil {
+		return x.ErrorCode
+	}
+	return ""
+}
+
+func (x *SnapshotEventDetails) GetErrorMessage() string {
+	if x != nil {
+		return x.ErrorMessage
+	}
+	return ""
+}
+
 // CommandEventDetails tells how the primary's own command ended; fields as in ExecEventDetails.
 type CommandEventDetails struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2102,7 +2212,7 @@ type CommandEventDetails struct {
 
 func (x *CommandEventDetails) Reset() {
 	*x = CommandEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2224,7 @@ func (x *CommandEventDetails) String() string {
 func (*CommandEventDetails) ProtoMessage() {}
 
 func (x *CommandEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[17]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2237,7 @@ func (x *CommandEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandEventDetails.ProtoReflect.Descriptor instead.
 func (*CommandEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{17}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CommandEventDetails) GetExitCode() int32 {
@@ -2194,7 +2304,7 @@ type ExecEventDetails struct {
 
 func (x *ExecEventDetails) Reset() {
 	*x = ExecEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2316,7 @@ func (x *ExecEventDetails) String() string {
 func (*ExecEventDetails) ProtoMessage() {}
 
 func (x *ExecEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[18]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2329,7 @@ func (x *ExecEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEventDetails.ProtoReflect.Descriptor instead.
 func (*ExecEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{18}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExecEventDetails) GetExecId() string {
@@ -2313,7 +2423,7 @@ type ExecResources struct {
 
 func (x *ExecResources) Reset() {
 	*x = ExecResources{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +2435,7 @@ func (x *ExecResources) String() string {
 func (*ExecResources) ProtoMessage() {}
 
 func (x *ExecResources) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[19]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +2448,7 @@ func (x *ExecResources) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResources.ProtoReflect.Descriptor instead.
 func (*ExecResources) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{19}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExecResources) GetUserTime() *durationpb.Duration {
@@ -2408,7 +2518,7 @@ type ServiceEventDetails struct {
 
 func (x *ServiceEventDetails) Reset() {
 	*x = ServiceEventDetails{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2530,7 @@ func (x *ServiceEventDetails) String() string {
 func (*ServiceEventDetails) ProtoMessage() {}
 
 func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[20]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2543,7 @@ func (x *ServiceEventDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceEventDetails.ProtoReflect.Descriptor instead.
 func (*ServiceEventDetails) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{20}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ServiceEventDetails) GetServiceName() string {
@@ -2477,6 +2587,7 @@ type SandboxEvent struct {
 	//	*SandboxEvent_Exec
 	//	*SandboxEvent_Service
 	//	*SandboxEvent_Command
+	//	*SandboxEvent_SnapshotDetails
 	Details       isSandboxEvent_Details `protobuf_oneof:"details"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2484,7 +2595,7 @@ type SandboxEvent struct {
 
 func (x *SandboxEvent) Reset() {
 	*x = SandboxEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2607,7 @@ func (x *SandboxEvent) String() string {
 func (*SandboxEvent) ProtoMessage() {}
 
 func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[21]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2620,7 @@ func (x *SandboxEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxEvent.ProtoReflect.Descriptor instead.
 func (*SandboxEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{21}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SandboxEvent) GetEventId() string {
@@ -2611,6 +2722,15 @@ func (x *SandboxEvent) GetCommand() *CommandEventDetails {
 	return nil
 }
 
+func (x *SandboxEvent) GetSnapshotDetails() *SnapshotEventDetails {
+	if x != nil {
+		if x, ok := x.Details.(*SandboxEvent_SnapshotDetails); ok {
+			return x.SnapshotDetails
+		}
+	}
+	return nil
+}
+
 type isSandboxEvent_Details interface {
 	isSandboxEvent_Details()
 }
@@ -2631,6 +2751,10 @@ type SandboxEvent_Command struct {
 	Command *CommandEventDetails `protobuf:"bytes,64,opt,name=command,proto3,oneof"`
 }
 
+type SandboxEvent_SnapshotDetails struct {
+	SnapshotDetails *SnapshotEventDetails `protobuf:"bytes,100,opt,name=snapshot_details,json=snapshotDetails,proto3,oneof"`
+}
+
 func (*SandboxEvent_SandboxPhase) isSandboxEvent_Details() {}
 
 func (*SandboxEvent_Exec) isSandboxEvent_Details() {}
@@ -2638,6 +2762,8 @@ func (*SandboxEvent_Exec) isSandboxEvent_Details() {}
 func (*SandboxEvent_Service) isSandboxEvent_Details() {}
 
 func (*SandboxEvent_Command) isSandboxEvent_Details() {}
+
+func (*SandboxEvent_SnapshotDetails) isSandboxEvent_Details() {}
 
 type ExecStatus struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -2674,7 +2800,7 @@ type ExecStatus struct {
 
 func (x *ExecStatus) Reset() {
 	*x = ExecStatus{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2812,7 @@ func (x *ExecStatus) String() string {
 func (*ExecStatus) ProtoMessage() {}
 
 func (x *ExecStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[22]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2825,7 @@ func (x *ExecStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStatus.ProtoReflect.Descriptor instead.
 func (*ExecStatus) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{22}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExecStatus) GetExecId() string {
@@ -2871,7 +2997,7 @@ type CreateSandboxRequest struct {
 
 func (x *CreateSandboxRequest) Reset() {
 	*x = CreateSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +3009,7 @@ func (x *CreateSandboxRequest) String() string {
 func (*CreateSandboxRequest) ProtoMessage() {}
 
 func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[23]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +3022,7 @@ func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxRequest.ProtoReflect.Descriptor instead.
 func (*CreateSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{23}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CreateSandboxRequest) GetCreateSpec() *CreateSpec {
@@ -2936,7 +3062,7 @@ type CreateSandboxResponse struct {
 
 func (x *CreateSandboxResponse) Reset() {
 	*x = CreateSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +3074,7 @@ func (x *CreateSandboxResponse) String() string {
 func (*CreateSandboxResponse) ProtoMessage() {}
 
 func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[24]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2961,7 +3087,7 @@ func (x *CreateSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxResponse.ProtoReflect.Descriptor instead.
 func (*CreateSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{24}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CreateSandboxResponse) GetSandbox() *SandboxHandle {
@@ -2980,7 +3106,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3118,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[25]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3131,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{25}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -3024,7 +3150,7 @@ type GetSandboxResponse struct {
 
 func (x *GetSandboxResponse) Reset() {
 	*x = GetSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3036,7 +3162,7 @@ func (x *GetSandboxResponse) String() string {
 func (*GetSandboxResponse) ProtoMessage() {}
 
 func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[26]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3049,7 +3175,7 @@ func (x *GetSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxResponse.ProtoReflect.Descriptor instead.
 func (*GetSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{26}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetSandboxResponse) GetSandbox() *SandboxHandle {
@@ -3071,7 +3197,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3209,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[27]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3222,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{27}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListSandboxesRequest) GetIncludeDeleted() bool {
@@ -3130,7 +3256,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3268,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[28]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3281,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{28}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*SandboxHandle {
@@ -3174,7 +3300,7 @@ type ResumeSandboxRequest struct {
 
 func (x *ResumeSandboxRequest) Reset() {
 	*x = ResumeSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3312,7 @@ func (x *ResumeSandboxRequest) String() string {
 func (*ResumeSandboxRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[29]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3325,7 @@ func (x *ResumeSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{29}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResumeSandboxRequest) GetSandboxId() string {
@@ -3222,7 +3348,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3360,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[30]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3373,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{30}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -3280,7 +3406,7 @@ type DeleteSandboxRequest struct {
 
 func (x *DeleteSandboxRequest) Reset() {
 	*x = DeleteSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +3418,7 @@ func (x *DeleteSandboxRequest) String() string {
 func (*DeleteSandboxRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[31]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +3431,7 @@ func (x *DeleteSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{31}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteSandboxRequest) GetSandboxId() string {
@@ -3326,7 +3452,7 @@ type DeleteSandboxesRequest struct {
 
 func (x *DeleteSandboxesRequest) Reset() {
 	*x = DeleteSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3464,7 @@ func (x *DeleteSandboxesRequest) String() string {
 func (*DeleteSandboxesRequest) ProtoMessage() {}
 
 func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[32]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3477,7 @@ func (x *DeleteSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{32}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DeleteSandboxesRequest) GetLabelSelector() map[string]string {
@@ -3378,7 +3504,7 @@ type DeleteSandboxesResponse struct {
 
 func (x *DeleteSandboxesResponse) Reset() {
 	*x = DeleteSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +3516,7 @@ func (x *DeleteSandboxesResponse) String() string {
 func (*DeleteSandboxesResponse) ProtoMessage() {}
 
 func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[33]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +3529,7 @@ func (x *DeleteSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{33}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DeleteSandboxesResponse) GetDeletedSandboxIds() []string {
@@ -3432,7 +3558,7 @@ type AcceptedResponse struct {
 
 func (x *AcceptedResponse) Reset() {
 	*x = AcceptedResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3570,7 @@ func (x *AcceptedResponse) String() string {
 func (*AcceptedResponse) ProtoMessage() {}
 
 func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[34]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3583,7 @@ func (x *AcceptedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptedResponse.ProtoReflect.Descriptor instead.
 func (*AcceptedResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{34}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AcceptedResponse) GetAccepted() bool {
@@ -3486,7 +3612,7 @@ type SubscribeSandboxEventsRequest struct {
 
 func (x *SubscribeSandboxEventsRequest) Reset() {
 	*x = SubscribeSandboxEventsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3624,7 @@ func (x *SubscribeSandboxEventsRequest) String() string {
 func (*SubscribeSandboxEventsRequest) ProtoMessage() {}
 
 func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[35]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3637,7 @@ func (x *SubscribeSandboxEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeSandboxEventsRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeSandboxEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{35}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SubscribeSandboxEventsRequest) GetSandboxId() string {
@@ -3562,7 +3688,7 @@ type CreateExecRequest struct {
 
 func (x *CreateExecRequest) Reset() {
 	*x = CreateExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3574,7 +3700,7 @@ func (x *CreateExecRequest) String() string {
 func (*CreateExecRequest) ProtoMessage() {}
 
 func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[36]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3587,7 +3713,7 @@ func (x *CreateExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecRequest.ProtoReflect.Descriptor instead.
 func (*CreateExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{36}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateExecRequest) GetSandboxId() string {
@@ -3685,7 +3811,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +3823,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[37]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +3836,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{37}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TerminalSize) GetRows() uint32 {
@@ -3738,7 +3864,7 @@ type CreateExecResponse struct {
 
 func (x *CreateExecResponse) Reset() {
 	*x = CreateExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3750,7 +3876,7 @@ func (x *CreateExecResponse) String() string {
 func (*CreateExecResponse) ProtoMessage() {}
 
 func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[38]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3763,7 +3889,7 @@ func (x *CreateExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateExecResponse.ProtoReflect.Descriptor instead.
 func (*CreateExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{38}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CreateExecResponse) GetExecId() string {
@@ -3796,7 +3922,7 @@ type CancelExecRequest struct {
 
 func (x *CancelExecRequest) Reset() {
 	*x = CancelExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3808,7 +3934,7 @@ func (x *CancelExecRequest) String() string {
 func (*CancelExecRequest) ProtoMessage() {}
 
 func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[39]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3821,7 +3947,7 @@ func (x *CancelExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelExecRequest.ProtoReflect.Descriptor instead.
 func (*CancelExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{39}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CancelExecRequest) GetExecId() string {
@@ -3840,7 +3966,7 @@ type GetExecRequest struct {
 
 func (x *GetExecRequest) Reset() {
 	*x = GetExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +3978,7 @@ func (x *GetExecRequest) String() string {
 func (*GetExecRequest) ProtoMessage() {}
 
 func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[40]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +3991,7 @@ func (x *GetExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecRequest.ProtoReflect.Descriptor instead.
 func (*GetExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{40}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetExecRequest) GetExecId() string {
@@ -3884,7 +4010,7 @@ type GetExecResponse struct {
 
 func (x *GetExecResponse) Reset() {
 	*x = GetExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3896,7 +4022,7 @@ func (x *GetExecResponse) String() string {
 func (*GetExecResponse) ProtoMessage() {}
 
 func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[41]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3909,7 +4035,7 @@ func (x *GetExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecResponse.ProtoReflect.Descriptor instead.
 func (*GetExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{41}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetExecResponse) GetExec() *ExecStatus {
@@ -3928,7 +4054,7 @@ type ListActiveExecsRequest struct {
 
 func (x *ListActiveExecsRequest) Reset() {
 	*x = ListActiveExecsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3940,7 +4066,7 @@ func (x *ListActiveExecsRequest) String() string {
 func (*ListActiveExecsRequest) ProtoMessage() {}
 
 func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[42]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3953,7 +4079,7 @@ func (x *ListActiveExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{42}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListActiveExecsRequest) GetSandboxId() string {
@@ -3972,7 +4098,7 @@ type ListActiveExecsResponse struct {
 
 func (x *ListActiveExecsResponse) Reset() {
 	*x = ListActiveExecsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4110,7 @@ func (x *ListActiveExecsResponse) String() string {
 func (*ListActiveExecsResponse) ProtoMessage() {}
 
 func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[43]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4123,7 @@ func (x *ListActiveExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActiveExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListActiveExecsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{43}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListActiveExecsResponse) GetExecs() []*ExecStatus {
@@ -4016,7 +4142,7 @@ type PauseSandboxRequest struct {
 
 func (x *PauseSandboxRequest) Reset() {
 	*x = PauseSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4154,7 @@ func (x *PauseSandboxRequest) String() string {
 func (*PauseSandboxRequest) ProtoMessage() {}
 
 func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[44]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4167,7 @@ func (x *PauseSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSandboxRequest.ProtoReflect.Descriptor instead.
 func (*PauseSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{44}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PauseSandboxRequest) GetSandboxId() string {
@@ -4060,7 +4186,7 @@ type UnpauseSandboxRequest struct {
 
 func (x *UnpauseSandboxRequest) Reset() {
 	*x = UnpauseSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4072,7 +4198,7 @@ func (x *UnpauseSandboxRequest) String() string {
 func (*UnpauseSandboxRequest) ProtoMessage() {}
 
 func (x *UnpauseSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[45]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4085,7 +4211,7 @@ func (x *UnpauseSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpauseSandboxRequest.ProtoReflect.Descriptor instead.
 func (*UnpauseSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{45}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UnpauseSandboxRequest) GetSandboxId() string {
@@ -4106,7 +4232,7 @@ type DrainSandboxRequest struct {
 
 func (x *DrainSandboxRequest) Reset() {
 	*x = DrainSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4244,7 @@ func (x *DrainSandboxRequest) String() string {
 func (*DrainSandboxRequest) ProtoMessage() {}
 
 func (x *DrainSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[46]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4257,7 @@ func (x *DrainSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DrainSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{46}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DrainSandboxRequest) GetSandboxId() string {
@@ -4162,7 +4288,7 @@ type ExtendSandboxRequest struct {
 
 func (x *ExtendSandboxRequest) Reset() {
 	*x = ExtendSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +4300,7 @@ func (x *ExtendSandboxRequest) String() string {
 func (*ExtendSandboxRequest) ProtoMessage() {}
 
 func (x *ExtendSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[47]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +4313,7 @@ func (x *ExtendSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ExtendSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{47}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExtendSandboxRequest) GetSandboxId() string {
@@ -4227,7 +4353,7 @@ type ExtendSandboxResponse struct {
 
 func (x *ExtendSandboxResponse) Reset() {
 	*x = ExtendSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4239,7 +4365,7 @@ func (x *ExtendSandboxResponse) String() string {
 func (*ExtendSandboxResponse) ProtoMessage() {}
 
 func (x *ExtendSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[48]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4378,7 @@ func (x *ExtendSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendSandboxResponse.ProtoReflect.Descriptor instead.
 func (*ExtendSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{48}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExtendSandboxResponse) GetSandbox() *SandboxHandle {
@@ -4275,7 +4401,7 @@ type WaitSandboxRequest struct {
 
 func (x *WaitSandboxRequest) Reset() {
 	*x = WaitSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4287,7 +4413,7 @@ func (x *WaitSandboxRequest) String() string {
 func (*WaitSandboxRequest) ProtoMessage() {}
 
 func (x *WaitSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[49]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4300,7 +4426,7 @@ func (x *WaitSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitSandboxRequest.ProtoReflect.Descriptor instead.
 func (*WaitSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{49}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WaitSandboxRequest) GetSandboxId() string {
@@ -4335,7 +4461,7 @@ type WaitSandboxResponse struct {
 
 func (x *WaitSandboxResponse) Reset() {
 	*x = WaitSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4347,7 +4473,7 @@ func (x *WaitSandboxResponse) String() string {
 func (*WaitSandboxResponse) ProtoMessage() {}
 
 func (x *WaitSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[50]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4486,7 @@ func (x *WaitSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitSandboxResponse.ProtoReflect.Descriptor instead.
 func (*WaitSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{50}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WaitSandboxResponse) GetSandbox() *SandboxHandle {
@@ -4387,7 +4513,7 @@ type WaitExecRequest struct {
 
 func (x *WaitExecRequest) Reset() {
 	*x = WaitExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4399,7 +4525,7 @@ func (x *WaitExecRequest) String() string {
 func (*WaitExecRequest) ProtoMessage() {}
 
 func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[51]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4412,7 +4538,7 @@ func (x *WaitExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecRequest.ProtoReflect.Descriptor instead.
 func (*WaitExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{51}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WaitExecRequest) GetExecId() string {
@@ -4440,7 +4566,7 @@ type WaitExecResponse struct {
 
 func (x *WaitExecResponse) Reset() {
 	*x = WaitExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4452,7 +4578,7 @@ func (x *WaitExecResponse) String() string {
 func (*WaitExecResponse) ProtoMessage() {}
 
 func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[52]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4465,7 +4591,7 @@ func (x *WaitExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitExecResponse.ProtoReflect.Descriptor instead.
 func (*WaitExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{52}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WaitExecResponse) GetExec() *ExecStatus {
@@ -4493,7 +4619,7 @@ type SignalExecRequest struct {
 
 func (x *SignalExecRequest) Reset() {
 	*x = SignalExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4505,7 +4631,7 @@ func (x *SignalExecRequest) String() string {
 func (*SignalExecRequest) ProtoMessage() {}
 
 func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[53]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4518,7 +4644,7 @@ func (x *SignalExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalExecRequest.ProtoReflect.Descriptor instead.
 func (*SignalExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{53}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SignalExecRequest) GetExecId() string {
@@ -4549,7 +4675,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4561,7 +4687,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[54]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4574,7 +4700,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{54}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -4607,7 +4733,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4619,7 +4745,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[55]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4632,7 +4758,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{55}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListExecsResponse) GetExecs() []*ExecStatus {
@@ -4660,7 +4786,7 @@ type ReadExecLogRequest struct {
 
 func (x *ReadExecLogRequest) Reset() {
 	*x = ReadExecLogRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4672,7 +4798,7 @@ func (x *ReadExecLogRequest) String() string {
 func (*ReadExecLogRequest) ProtoMessage() {}
 
 func (x *ReadExecLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[56]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4685,7 +4811,7 @@ func (x *ReadExecLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadExecLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadExecLogRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{56}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ReadExecLogRequest) GetExecId() string {
@@ -4740,7 +4866,7 @@ type ExecLogChunk struct {
 
 func (x *ExecLogChunk) Reset() {
 	*x = ExecLogChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4752,7 +4878,7 @@ func (x *ExecLogChunk) String() string {
 func (*ExecLogChunk) ProtoMessage() {}
 
 func (x *ExecLogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[57]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4765,7 +4891,7 @@ func (x *ExecLogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecLogChunk.ProtoReflect.Descriptor instead.
 func (*ExecLogChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{57}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ExecLogChunk) GetOffset() uint64 {
@@ -4817,7 +4943,7 @@ type WatchSandboxesRequest struct {
 
 func (x *WatchSandboxesRequest) Reset() {
 	*x = WatchSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +4955,7 @@ func (x *WatchSandboxesRequest) String() string {
 func (*WatchSandboxesRequest) ProtoMessage() {}
 
 func (x *WatchSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[58]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +4968,7 @@ func (x *WatchSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*WatchSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{58}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WatchSandboxesRequest) GetLabelSelector() map[string]string {
@@ -4875,7 +5001,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4887,7 +5013,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[59]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4900,7 +5026,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{59}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4920,7 +5046,7 @@ type GetStatsResponse struct {
 
 func (x *GetStatsResponse) Reset() {
 	*x = GetStatsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +5058,7 @@ func (x *GetStatsResponse) String() string {
 func (*GetStatsResponse) ProtoMessage() {}
 
 func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[60]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4945,7 +5071,7 @@ func (x *GetStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{60}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetStatsResponse) GetContainers() []*ContainerStats {
@@ -4975,7 +5101,7 @@ type ContainerStats struct {
 
 func (x *ContainerStats) Reset() {
 	*x = ContainerStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +5113,7 @@ func (x *ContainerStats) String() string {
 func (*ContainerStats) ProtoMessage() {}
 
 func (x *ContainerStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[61]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5126,7 @@ func (x *ContainerStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStats.ProtoReflect.Descriptor instead.
 func (*ContainerStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{61}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ContainerStats) GetServiceName() string {
@@ -5081,7 +5207,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5093,7 +5219,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[62]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5106,7 +5232,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{62}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{63}
 }
 
 type InfoResponse struct {
@@ -5140,7 +5266,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5152,7 +5278,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[63]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5165,7 +5291,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{63}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *InfoResponse) GetVersion() string {
@@ -5306,7 +5432,7 @@ type Orphan struct {
 
 func (x *Orphan) Reset() {
 	*x = Orphan{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5318,7 +5444,7 @@ func (x *Orphan) String() string {
 func (*Orphan) ProtoMessage() {}
 
 func (x *Orphan) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[64]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5331,7 +5457,7 @@ func (x *Orphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
 func (*Orphan) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{64}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Orphan) GetSandboxId() string {
@@ -5363,7 +5489,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5375,7 +5501,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5388,7 +5514,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{65}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{66}
 }
 
 // BackupChunk is the next part of the database.
@@ -5401,7 +5527,7 @@ type BackupChunk struct {
 
 func (x *BackupChunk) Reset() {
 	*x = BackupChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5413,7 +5539,7 @@ func (x *BackupChunk) String() string {
 func (*BackupChunk) ProtoMessage() {}
 
 func (x *BackupChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5426,7 +5552,7 @@ func (x *BackupChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
 func (*BackupChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{66}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *BackupChunk) GetData() []byte {
@@ -5445,7 +5571,7 @@ type HoldSandboxRequest struct {
 
 func (x *HoldSandboxRequest) Reset() {
 	*x = HoldSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5457,7 +5583,7 @@ func (x *HoldSandboxRequest) String() string {
 func (*HoldSandboxRequest) ProtoMessage() {}
 
 func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5470,7 +5596,7 @@ func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxRequest.ProtoReflect.Descriptor instead.
 func (*HoldSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{67}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *HoldSandboxRequest) GetSandboxId() string {
@@ -5489,7 +5615,7 @@ type HoldSandboxResponse struct {
 
 func (x *HoldSandboxResponse) Reset() {
 	*x = HoldSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5501,7 +5627,7 @@ func (x *HoldSandboxResponse) String() string {
 func (*HoldSandboxResponse) ProtoMessage() {}
 
 func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5514,7 +5640,7 @@ func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxResponse.ProtoReflect.Descriptor instead.
 func (*HoldSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{68}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *HoldSandboxResponse) GetSandbox() *SandboxHandle {
@@ -5533,7 +5659,7 @@ type DetachSandboxRequest struct {
 
 func (x *DetachSandboxRequest) Reset() {
 	*x = DetachSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5545,7 +5671,7 @@ func (x *DetachSandboxRequest) String() string {
 func (*DetachSandboxRequest) ProtoMessage() {}
 
 func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5558,7 +5684,7 @@ func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DetachSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DetachSandboxRequest) GetSandboxId() string {
@@ -5583,7 +5709,7 @@ type AttachExecRequest struct {
 
 func (x *AttachExecRequest) Reset() {
 	*x = AttachExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5595,7 +5721,7 @@ func (x *AttachExecRequest) String() string {
 func (*AttachExecRequest) ProtoMessage() {}
 
 func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5608,7 +5734,7 @@ func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecRequest.ProtoReflect.Descriptor instead.
 func (*AttachExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AttachExecRequest) GetMessage() isAttachExecRequest_Message {
@@ -5701,7 +5827,7 @@ type AttachExecStart struct {
 
 func (x *AttachExecStart) Reset() {
 	*x = AttachExecStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5713,7 +5839,7 @@ func (x *AttachExecStart) String() string {
 func (*AttachExecStart) ProtoMessage() {}
 
 func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5726,7 +5852,7 @@ func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecStart.ProtoReflect.Descriptor instead.
 func (*AttachExecStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AttachExecStart) GetExecId() string {
@@ -5781,7 +5907,7 @@ type AttachExecResponse struct {
 
 func (x *AttachExecResponse) Reset() {
 	*x = AttachExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5793,7 +5919,7 @@ func (x *AttachExecResponse) String() string {
 func (*AttachExecResponse) ProtoMessage() {}
 
 func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5806,7 +5932,7 @@ func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecResponse.ProtoReflect.Descriptor instead.
 func (*AttachExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AttachExecResponse) GetMessage() isAttachExecResponse_Message {
@@ -5925,7 +6051,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5937,7 +6063,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5950,7 +6076,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ExecStarted) GetPid() uint32 {
@@ -5977,7 +6103,7 @@ type ReadSandboxLogRequest struct {
 
 func (x *ReadSandboxLogRequest) Reset() {
 	*x = ReadSandboxLogRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5989,7 +6115,7 @@ func (x *ReadSandboxLogRequest) String() string {
 func (*ReadSandboxLogRequest) ProtoMessage() {}
 
 func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6002,7 +6128,7 @@ func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSandboxLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadSandboxLogRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReadSandboxLogRequest) GetSandboxId() string {
@@ -6051,7 +6177,7 @@ type SandboxLogChunk struct {
 
 func (x *SandboxLogChunk) Reset() {
 	*x = SandboxLogChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6063,7 +6189,7 @@ func (x *SandboxLogChunk) String() string {
 func (*SandboxLogChunk) ProtoMessage() {}
 
 func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6076,7 +6202,7 @@ func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxLogChunk.ProtoReflect.Descriptor instead.
 func (*SandboxLogChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SandboxLogChunk) GetData() []byte {
@@ -6106,7 +6232,7 @@ type UploadFilesRequest struct {
 
 func (x *UploadFilesRequest) Reset() {
 	*x = UploadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6118,7 +6244,7 @@ func (x *UploadFilesRequest) String() string {
 func (*UploadFilesRequest) ProtoMessage() {}
 
 func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6131,7 +6257,7 @@ func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
@@ -6190,7 +6316,7 @@ type UploadFilesStart struct {
 
 func (x *UploadFilesStart) Reset() {
 	*x = UploadFilesStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6202,7 +6328,7 @@ func (x *UploadFilesStart) String() string {
 func (*UploadFilesStart) ProtoMessage() {}
 
 func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6215,7 +6341,7 @@ func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesStart.ProtoReflect.Descriptor instead.
 func (*UploadFilesStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *UploadFilesStart) GetSandboxId() string {
@@ -6249,7 +6375,7 @@ type UploadFilesResponse struct {
 
 func (x *UploadFilesResponse) Reset() {
 	*x = UploadFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6261,7 +6387,7 @@ func (x *UploadFilesResponse) String() string {
 func (*UploadFilesResponse) ProtoMessage() {}
 
 func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6274,7 +6400,7 @@ func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
 func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *UploadFilesResponse) GetFiles() uint64 {
@@ -6302,7 +6428,7 @@ type DownloadFilesRequest struct {
 
 func (x *DownloadFilesRequest) Reset() {
 	*x = DownloadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6314,7 +6440,7 @@ func (x *DownloadFilesRequest) String() string {
 func (*DownloadFilesRequest) ProtoMessage() {}
 
 func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6327,7 +6453,7 @@ func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DownloadFilesRequest) GetSandboxId() string {
@@ -6354,7 +6480,7 @@ type DownloadFilesChunk struct {
 
 func (x *DownloadFilesChunk) Reset() {
 	*x = DownloadFilesChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6366,7 +6492,7 @@ func (x *DownloadFilesChunk) String() string {
 func (*DownloadFilesChunk) ProtoMessage() {}
 
 func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6379,7 +6505,7 @@ func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesChunk.ProtoReflect.Descriptor instead.
 func (*DownloadFilesChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DownloadFilesChunk) GetData() []byte {
@@ -6417,7 +6543,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6429,7 +6555,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6442,7 +6568,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -6559,7 +6685,7 @@ type StatFileRequest struct {
 
 func (x *StatFileRequest) Reset() {
 	*x = StatFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6571,7 +6697,7 @@ func (x *StatFileRequest) String() string {
 func (*StatFileRequest) ProtoMessage() {}
 
 func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6584,7 +6710,7 @@ func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileRequest.ProtoReflect.Descriptor instead.
 func (*StatFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StatFileRequest) GetSandboxId() string {
@@ -6631,7 +6757,7 @@ type StatFileResponse struct {
 
 func (x *StatFileResponse) Reset() {
 	*x = StatFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6643,7 +6769,7 @@ func (x *StatFileResponse) String() string {
 func (*StatFileResponse) ProtoMessage() {}
 
 func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6656,7 +6782,7 @@ func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileResponse.ProtoReflect.Descriptor instead.
 func (*StatFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *StatFileResponse) GetFile() *FileInfo {
@@ -6686,7 +6812,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6698,7 +6824,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6711,7 +6837,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListFilesRequest) GetSandboxId() string {
@@ -6782,7 +6908,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6794,7 +6920,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6807,7 +6933,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -6839,7 +6965,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6851,7 +6977,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6864,7 +6990,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RemoveFileRequest) GetSandboxId() string {
@@ -6910,7 +7036,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6922,7 +7048,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6935,7 +7061,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
 }
 
 type WatchFilesRequest struct {
@@ -6953,7 +7079,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6965,7 +7091,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6978,7 +7104,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WatchFilesRequest) GetSandboxId() string {
@@ -7034,7 +7160,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7046,7 +7172,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7059,7 +7185,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ReadFileRequest) GetSandboxId() string {
@@ -7115,7 +7241,7 @@ type ReadFileChunk struct {
 
 func (x *ReadFileChunk) Reset() {
 	*x = ReadFileChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7127,7 +7253,7 @@ func (x *ReadFileChunk) String() string {
 func (*ReadFileChunk) ProtoMessage() {}
 
 func (x *ReadFileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7140,7 +7266,7 @@ func (x *ReadFileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileChunk.ProtoReflect.Descriptor instead.
 func (*ReadFileChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ReadFileChunk) GetFile() *FileInfo {
@@ -7170,7 +7296,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7182,7 +7308,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7195,7 +7321,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WriteFileRequest) GetMessage() isWriteFileRequest_Message {
@@ -7265,7 +7391,7 @@ type WriteFileStart struct {
 
 func (x *WriteFileStart) Reset() {
 	*x = WriteFileStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7277,7 +7403,7 @@ func (x *WriteFileStart) String() string {
 func (*WriteFileStart) ProtoMessage() {}
 
 func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7290,7 +7416,7 @@ func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileStart.ProtoReflect.Descriptor instead.
 func (*WriteFileStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WriteFileStart) GetSandboxId() string {
@@ -7365,7 +7491,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7377,7 +7503,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7390,7 +7516,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WriteFileResponse) GetFile() *FileInfo {
@@ -7416,7 +7542,7 @@ type MakeDirectoryRequest struct {
 
 func (x *MakeDirectoryRequest) Reset() {
 	*x = MakeDirectoryRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7428,7 +7554,7 @@ func (x *MakeDirectoryRequest) String() string {
 func (*MakeDirectoryRequest) ProtoMessage() {}
 
 func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7441,7 +7567,7 @@ func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *MakeDirectoryRequest) GetSandboxId() string {
@@ -7495,7 +7621,7 @@ type MakeDirectoryResponse struct {
 
 func (x *MakeDirectoryResponse) Reset() {
 	*x = MakeDirectoryResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7507,7 +7633,7 @@ func (x *MakeDirectoryResponse) String() string {
 func (*MakeDirectoryResponse) ProtoMessage() {}
 
 func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7520,7 +7646,7 @@ func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *MakeDirectoryResponse) GetDirectory() *FileInfo {
@@ -7549,7 +7675,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7561,7 +7687,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7574,7 +7700,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *MoveFileRequest) GetSandboxId() string {
@@ -7635,7 +7761,7 @@ type MoveFileResponse struct {
 
 func (x *MoveFileResponse) Reset() {
 	*x = MoveFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7647,7 +7773,7 @@ func (x *MoveFileResponse) String() string {
 func (*MoveFileResponse) ProtoMessage() {}
 
 func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7660,7 +7786,7 @@ func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
 func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *MoveFileResponse) GetFile() *FileInfo {
@@ -7686,7 +7812,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7698,7 +7824,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7711,7 +7837,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *FileEvent) GetKind() string {
@@ -7763,7 +7889,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7775,7 +7901,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7788,7 +7914,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *Snapshot) GetSnapshotId() string {
@@ -7859,7 +7985,7 @@ type SnapshotSandboxRequest struct {
 
 func (x *SnapshotSandboxRequest) Reset() {
 	*x = SnapshotSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7871,7 +7997,7 @@ func (x *SnapshotSandboxRequest) String() string {
 func (*SnapshotSandboxRequest) ProtoMessage() {}
 
 func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7884,7 +8010,7 @@ func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SnapshotSandboxRequest) GetSandboxId() string {
@@ -7917,7 +8043,7 @@ type SnapshotSandboxResponse struct {
 
 func (x *SnapshotSandboxResponse) Reset() {
 	*x = SnapshotSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7929,7 +8055,7 @@ func (x *SnapshotSandboxResponse) String() string {
 func (*SnapshotSandboxResponse) ProtoMessage() {}
 
 func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7942,7 +8068,7 @@ func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *SnapshotSandboxResponse) GetSnapshot() *Snapshot {
@@ -7967,7 +8093,7 @@ type SnapshotProgress struct {
 
 func (x *SnapshotProgress) Reset() {
 	*x = SnapshotProgress{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7979,7 +8105,7 @@ func (x *SnapshotProgress) String() string {
 func (*SnapshotProgress) ProtoMessage() {}
 
 func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7992,7 +8118,7 @@ func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotProgress.ProtoReflect.Descriptor instead.
 func (*SnapshotProgress) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SnapshotProgress) GetStage() string {
@@ -8027,7 +8153,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8039,7 +8165,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8052,7 +8178,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListSnapshotsRequest) GetLabelSelector() map[string]string {
@@ -8079,7 +8205,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8091,7 +8217,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8104,7 +8230,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -8123,7 +8249,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8135,7 +8261,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8148,7 +8274,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DeleteSnapshotRequest) GetSnapshotId() string {
@@ -8166,7 +8292,7 @@ type DeleteSnapshotResponse struct {
 
 func (x *DeleteSnapshotResponse) Reset() {
 	*x = DeleteSnapshotResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8178,7 +8304,7 @@ func (x *DeleteSnapshotResponse) String() string {
 func (*DeleteSnapshotResponse) ProtoMessage() {}
 
 func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8191,7 +8317,7 @@ func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
 }
 
 type ForkSandboxRequest struct {
@@ -8207,7 +8333,7 @@ type ForkSandboxRequest struct {
 
 func (x *ForkSandboxRequest) Reset() {
 	*x = ForkSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8219,7 +8345,7 @@ func (x *ForkSandboxRequest) String() string {
 func (*ForkSandboxRequest) ProtoMessage() {}
 
 func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8232,7 +8358,7 @@ func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ForkSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ForkSandboxRequest) GetSandboxId() string {
@@ -8269,7 +8395,7 @@ type StopSandboxesRequest struct {
 
 func (x *StopSandboxesRequest) Reset() {
 	*x = StopSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8281,7 +8407,7 @@ func (x *StopSandboxesRequest) String() string {
 func (*StopSandboxesRequest) ProtoMessage() {}
 
 func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8294,7 +8420,7 @@ func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *StopSandboxesRequest) GetLabelSelector() map[string]string {
@@ -8335,7 +8461,7 @@ type EventSequences struct {
 
 func (x *EventSequences) Reset() {
 	*x = EventSequences{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8347,7 +8473,7 @@ func (x *EventSequences) String() string {
 func (*EventSequences) ProtoMessage() {}
 
 func (x *EventSequences) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8360,7 +8486,7 @@ func (x *EventSequences) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventSequences.ProtoReflect.Descriptor instead.
 func (*EventSequences) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *EventSequences) GetValues() []uint64 {
@@ -8380,7 +8506,7 @@ type StopSandboxesResponse struct {
 
 func (x *StopSandboxesResponse) Reset() {
 	*x = StopSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8392,7 +8518,7 @@ func (x *StopSandboxesResponse) String() string {
 func (*StopSandboxesResponse) ProtoMessage() {}
 
 func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8405,7 +8531,7 @@ func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*StopSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *StopSandboxesResponse) GetSandboxIds() []string {
@@ -8433,7 +8559,7 @@ type ResumeSandboxesRequest struct {
 
 func (x *ResumeSandboxesRequest) Reset() {
 	*x = ResumeSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8445,7 +8571,7 @@ func (x *ResumeSandboxesRequest) String() string {
 func (*ResumeSandboxesRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8458,7 +8584,7 @@ func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ResumeSandboxesRequest) GetLabelSelector() map[string]string {
@@ -8485,7 +8611,7 @@ type ResumeSandboxesResponse struct {
 
 func (x *ResumeSandboxesResponse) Reset() {
 	*x = ResumeSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8497,7 +8623,7 @@ func (x *ResumeSandboxesResponse) String() string {
 func (*ResumeSandboxesResponse) ProtoMessage() {}
 
 func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8510,7 +8636,7 @@ func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ResumeSandboxesResponse) GetSandboxIds() []string {
@@ -8545,7 +8671,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8557,7 +8683,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8570,7 +8696,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PruneRequest) GetLabelSelector() map[string]string {
@@ -8618,7 +8744,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8630,7 +8756,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8643,7 +8769,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{114}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *PruneResponse) GetSandboxIds() []string {
@@ -8668,7 +8794,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8680,7 +8806,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8693,7 +8819,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{115}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{116}
 }
 
 type DoctorResponse struct {
@@ -8705,7 +8831,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8717,7 +8843,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8730,7 +8856,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{116}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -8754,7 +8880,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8766,7 +8892,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8779,7 +8905,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{117}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Finding) GetCheck() string {
@@ -8821,7 +8947,7 @@ type WatchStatsRequest struct {
 
 func (x *WatchStatsRequest) Reset() {
 	*x = WatchStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8833,7 +8959,7 @@ func (x *WatchStatsRequest) String() string {
 func (*WatchStatsRequest) ProtoMessage() {}
 
 func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8846,7 +8972,7 @@ func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{118}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
@@ -8874,7 +9000,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8886,7 +9012,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8899,7 +9025,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{119}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -8927,7 +9053,7 @@ type SandboxChangesRequest struct {
 
 func (x *SandboxChangesRequest) Reset() {
 	*x = SandboxChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8939,7 +9065,7 @@ func (x *SandboxChangesRequest) String() string {
 func (*SandboxChangesRequest) ProtoMessage() {}
 
 func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8952,7 +9078,7 @@ func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesRequest.ProtoReflect.Descriptor instead.
 func (*SandboxChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{120}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SandboxChangesRequest) GetSandboxId() string {
@@ -8980,7 +9106,7 @@ type SandboxChangesResponse struct {
 
 func (x *SandboxChangesResponse) Reset() {
 	*x = SandboxChangesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8992,7 +9118,7 @@ func (x *SandboxChangesResponse) String() string {
 func (*SandboxChangesResponse) ProtoMessage() {}
 
 func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9005,7 +9131,7 @@ func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesResponse.ProtoReflect.Descriptor instead.
 func (*SandboxChangesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{121}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *SandboxChangesResponse) GetMount() *ChangedMount {
@@ -9034,7 +9160,7 @@ type ChangedMount struct {
 
 func (x *ChangedMount) Reset() {
 	*x = ChangedMount{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9046,7 +9172,7 @@ func (x *ChangedMount) String() string {
 func (*ChangedMount) ProtoMessage() {}
 
 func (x *ChangedMount) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9059,7 +9185,7 @@ func (x *ChangedMount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedMount.ProtoReflect.Descriptor instead.
 func (*ChangedMount) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{122}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ChangedMount) GetTarget() string {
@@ -9112,7 +9238,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9124,7 +9250,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9137,7 +9263,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{123}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Change) GetPath() string {
@@ -9235,7 +9361,7 @@ type DownloadChangesRequest struct {
 
 func (x *DownloadChangesRequest) Reset() {
 	*x = DownloadChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9247,7 +9373,7 @@ func (x *DownloadChangesRequest) String() string {
 func (*DownloadChangesRequest) ProtoMessage() {}
 
 func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9260,7 +9386,7 @@ func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadChangesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{124}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *DownloadChangesRequest) GetSandboxId() string {
@@ -9443,7 +9569,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0econtainer_port\x18\x01 \x01(\rR\rcontainerPort\x12\x1b\n" +
 	"\thost_port\x18\x02 \x01(\rR\bhostPort\x12\x17\n" +
 	"\ahost_ip\x18\x03 \x01(\tR\x06hostIp\x12\x1a\n" +
-	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\xb8\x05\n" +
+	"\bprotocol\x18\x04 \x01(\tR\bprotocol\"\xd9\x05\n" +
 	"\x13SandboxPhaseDetails\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x1d\n" +
 	"\n" +
@@ -9468,7 +9594,19 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"restart_at\x18J \x01(\v2\x1a.google.protobuf.TimestampR\trestartAt\x129\n" +
 	"\n" +
-	"created_at\x18Z \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x80\x02\n" +
+	"created_at\x18Z \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1f\n" +
+	"\vforked_from\x18d \x01(\tR\n" +
+	"forkedFrom\"\xc9\x01\n" +
+	"\x14SnapshotEventDetails\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId\x12\x17\n" +
+	"\afork_id\x18\x02 \x01(\tR\x06forkId\x12\x14\n" +
+	"\x05image\x18\x03 \x01(\tR\x05image\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x04 \x01(\x04R\tsizeBytes\x12\x1d\n" +
+	"\n" +
+	"error_code\x18\x05 \x01(\tR\terrorCode\x12#\n" +
+	"\rerror_message\x18\x06 \x01(\tR\ferrorMessage\"\x80\x02\n" +
 	"\x13CommandEventDetails\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x05R\bexitCode\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1d\n" +
@@ -9506,7 +9644,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\fservice_name\x18\x01 \x01(\tR\vserviceName\x12\x1d\n" +
 	"\n" +
 	"error_code\x18\x02 \x01(\tR\terrorCode\x12#\n" +
-	"\rerror_message\x18\x03 \x01(\tR\ferrorMessage\"\xbf\x04\n" +
+	"\rerror_message\x18\x03 \x01(\tR\ferrorMessage\"\x8c\x05\n" +
 	"\fSandboxEvent\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x04R\bsequence\x12\x1d\n" +
@@ -9523,7 +9661,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x04exec\x18\n" +
 	" \x01(\v2\x1a.agbox.v1.ExecEventDetailsH\x00R\x04exec\x129\n" +
 	"\aservice\x18\v \x01(\v2\x1d.agbox.v1.ServiceEventDetailsH\x00R\aservice\x129\n" +
-	"\acommand\x18@ \x01(\v2\x1d.agbox.v1.CommandEventDetailsH\x00R\acommandB\t\n" +
+	"\acommand\x18@ \x01(\v2\x1d.agbox.v1.CommandEventDetailsH\x00R\acommand\x12K\n" +
+	"\x10snapshot_details\x18d \x01(\v2\x1e.agbox.v1.SnapshotEventDetailsH\x00R\x0fsnapshotDetailsB\t\n" +
 	"\adetails\"\xb4\x06\n" +
 	"\n" +
 	"ExecStatus\x12\x17\n" +
@@ -10113,7 +10252,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x15SANDBOX_STATE_DELETED\x10\x06\x12\x18\n" +
 	"\x14SANDBOX_STATE_PAUSED\x10@\x12\x1a\n" +
 	"\x16SANDBOX_STATE_DRAINING\x10A\x12\x19\n" +
-	"\x15SANDBOX_STATE_DORMANT\x10B*\x85\x05\n" +
+	"\x15SANDBOX_STATE_DORMANT\x10B*\xdd\x05\n" +
 	"\tEventType\x12\x1a\n" +
 	"\x16EVENT_TYPE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SANDBOX_ACCEPTED\x10\x01\x12\x15\n" +
@@ -10142,7 +10281,10 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x12SANDBOX_RESTARTING\x10H\x12\x14\n" +
 	"\x10SANDBOX_DETACHED\x10I\x12\x15\n" +
 	"\x11SANDBOX_RECOVERED\x10Z\x12\x15\n" +
-	"\x11SANDBOX_LINK_LOST\x10P*\x89\x01\n" +
+	"\x11SANDBOX_LINK_LOST\x10P\x12\x1e\n" +
+	"\x1aSANDBOX_SNAPSHOT_REQUESTED\x10d\x12\x19\n" +
+	"\x15SANDBOX_SNAPSHOT_MADE\x10e\x12\x1b\n" +
+	"\x17SANDBOX_SNAPSHOT_FAILED\x10f*\x89\x01\n" +
 	"\tExecState\x12\x1a\n" +
 	"\x16EXEC_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12EXEC_STATE_RUNNING\x10\x01\x12\x17\n" +
@@ -10229,7 +10371,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 147)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 148)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -10252,147 +10394,148 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*SandboxHandle)(nil),                 // 18: agbox.v1.SandboxHandle
 	(*PublishedPort)(nil),                 // 19: agbox.v1.PublishedPort
 	(*SandboxPhaseDetails)(nil),           // 20: agbox.v1.SandboxPhaseDetails
-	(*CommandEventDetails)(nil),           // 21: agbox.v1.CommandEventDetails
-	(*ExecEventDetails)(nil),              // 22: agbox.v1.ExecEventDetails
-	(*ExecResources)(nil),                 // 23: agbox.v1.ExecResources
-	(*ServiceEventDetails)(nil),           // 24: agbox.v1.ServiceEventDetails
-	(*SandboxEvent)(nil),                  // 25: agbox.v1.SandboxEvent
-	(*ExecStatus)(nil),                    // 26: agbox.v1.ExecStatus
-	(*CreateSandboxRequest)(nil),          // 27: agbox.v1.CreateSandboxRequest
-	(*CreateSandboxResponse)(nil),         // 28: agbox.v1.CreateSandboxResponse
-	(*GetSandboxRequest)(nil),             // 29: agbox.v1.GetSandboxRequest
-	(*GetSandboxResponse)(nil),            // 30: agbox.v1.GetSandboxResponse
-	(*ListSandboxesRequest)(nil),          // 31: agbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),         // 32: agbox.v1.ListSandboxesResponse
-	(*ResumeSandboxRequest)(nil),          // 33: agbox.v1.ResumeSandboxRequest
-	(*StopSandboxRequest)(nil),            // 34: agbox.v1.StopSandboxRequest
-	(*DeleteSandboxRequest)(nil),          // 35: agbox.v1.DeleteSandboxRequest
-	(*DeleteSandboxesRequest)(nil),        // 36: agbox.v1.DeleteSandboxesRequest
-	(*DeleteSandboxesResponse)(nil),       // 37: agbox.v1.DeleteSandboxesResponse
-	(*AcceptedResponse)(nil),              // 38: agbox.v1.AcceptedResponse
-	(*SubscribeSandboxEventsRequest)(nil), // 39: agbox.v1.SubscribeSandboxEventsRequest
-	(*CreateExecRequest)(nil),             // 40: agbox.v1.CreateExecRequest
-	(*TerminalSize)(nil),                  // 41: agbox.v1.TerminalSize
-	(*CreateExecResponse)(nil),            // 42: agbox.v1.CreateExecResponse
-	(*CancelExecRequest)(nil),             // 43: agbox.v1.CancelExecRequest
-	(*GetExecRequest)(nil),                // 44: agbox.v1.GetExecRequest
-	(*GetExecResponse)(nil),               // 45: agbox.v1.GetExecResponse
-	(*ListActiveExecsRequest)(nil),        // 46: agbox.v1.ListActiveExecsRequest
-	(*ListActiveExecsResponse)(nil),       // 47: agbox.v1.ListActiveExecsResponse
-	(*PauseSandboxRequest)(nil),           // 48: agbox.v1.PauseSandboxRequest
-	(*UnpauseSandboxRequest)(nil),         // 49: agbox.v1.UnpauseSandboxRequest
-	(*DrainSandboxRequest)(nil),           // 50: agbox.v1.DrainSandboxRequest
-	(*ExtendSandboxRequest)(nil),          // 51: agbox.v1.ExtendSandboxRequest
-	(*ExtendSandboxResponse)(nil),         // 52: agbox.v1.ExtendSandboxResponse
-	(*WaitSandboxRequest)(nil),            // 53: agbox.v1.WaitSandboxRequest
-	(*WaitSandboxResponse)(nil),           // 54: agbox.v1.WaitSandboxResponse
-	(*WaitExecRequest)(nil),               // 55: agbox.v1.WaitExecRequest
-	(*WaitExecResponse)(nil),              // 56: agbox.v1.WaitExecResponse
-	(*SignalExecRequest)(nil),             // 57: agbox.v1.SignalExecRequest
-	(*ListExecsRequest)(nil),              // 58: agbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),             // 59: agbox.v1.ListExecsResponse
-	(*ReadExecLogRequest)(nil),            // 60: agbox.v1.ReadExecLogRequest
-	(*ExecLogChunk)(nil),                  // 61: agbox.v1.ExecLogChunk
-	(*WatchSandboxesRequest)(nil),         // 62: agbox.v1.WatchSandboxesRequest
-	(*GetStatsRequest)(nil),               // 63: agbox.v1.GetStatsRequest
-	(*GetStatsResponse)(nil),              // 64: agbox.v1.GetStatsResponse
-	(*ContainerStats)(nil),                // 65: agbox.v1.ContainerStats
-	(*InfoRequest)(nil),                   // 66: agbox.v1.InfoRequest
-	(*InfoResponse)(nil),                  // 67: agbox.v1.InfoResponse
-	(*Orphan)(nil),                        // 68: agbox.v1.Orphan
-	(*BackupRequest)(nil),                 // 69: agbox.v1.BackupRequest
-	(*BackupChunk)(nil),                   // 70: agbox.v1.BackupChunk
-	(*HoldSandboxRequest)(nil),            // 71: agbox.v1.HoldSandboxRequest
-	(*HoldSandboxResponse)(nil),           // 72: agbox.v1.HoldSandboxResponse
-	(*DetachSandboxRequest)(nil),          // 73: agbox.v1.DetachSandboxRequest
-	(*AttachExecRequest)(nil),             // 74: agbox.v1.AttachExecRequest
-	(*AttachExecStart)(nil),               // 75: agbox.v1.AttachExecStart
-	(*AttachExecResponse)(nil),            // 76: agbox.v1.AttachExecResponse
-	(*ExecStarted)(nil),                   // 77: agbox.v1.ExecStarted
-	(*ReadSandboxLogRequest)(nil),         // 78: agbox.v1.ReadSandboxLogRequest
-	(*SandboxLogChunk)(nil),               // 79: agbox.v1.SandboxLogChunk
-	(*UploadFilesRequest)(nil),            // 80: agbox.v1.UploadFilesRequest
-	(*UploadFilesStart)(nil),              // 81: agbox.v1.UploadFilesStart
-	(*UploadFilesResponse)(nil),           // 82: agbox.v1.UploadFilesResponse
-	(*DownloadFilesRequest)(nil),          // 83: agbox.v1.DownloadFilesRequest
-	(*DownloadFilesChunk)(nil),            // 84: agbox.v1.DownloadFilesChunk
-	(*FileInfo)(nil),                      // 85: agbox.v1.FileInfo
-	(*StatFileRequest)(nil),               // 86: agbox.v1.StatFileRequest
-	(*StatFileResponse)(nil),              // 87: agbox.v1.StatFileResponse
-	(*ListFilesRequest)(nil),              // 88: agbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),             // 89: agbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),             // 90: agbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),            // 91: agbox.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),             // 92: agbox.v1.WatchFilesRequest
-	(*ReadFileRequest)(nil),               // 93: agbox.v1.ReadFileRequest
-	(*ReadFileChunk)(nil),                 // 94: agbox.v1.ReadFileChunk
-	(*WriteFileRequest)(nil),              // 95: agbox.v1.WriteFileRequest
-	(*WriteFileStart)(nil),                // 96: agbox.v1.WriteFileStart
-	(*WriteFileResponse)(nil),             // 97: agbox.v1.WriteFileResponse
-	(*MakeDirectoryRequest)(nil),          // 98: agbox.v1.MakeDirectoryRequest
-	(*MakeDirectoryResponse)(nil),         // 99: agbox.v1.MakeDirectoryResponse
-	(*MoveFileRequest)(nil),               // 100: agbox.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),              // 101: agbox.v1.MoveFileResponse
-	(*FileEvent)(nil),                     // 102: agbox.v1.FileEvent
-	(*Snapshot)(nil),                      // 103: agbox.v1.Snapshot
-	(*SnapshotSandboxRequest)(nil),        // 104: agbox.v1.SnapshotSandboxRequest
-	(*SnapshotSandboxResponse)(nil),       // 105: agbox.v1.SnapshotSandboxResponse
-	(*SnapshotProgress)(nil),              // 106: agbox.v1.SnapshotProgress
-	(*ListSnapshotsRequest)(nil),          // 107: agbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),         // 108: agbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),         // 109: agbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),        // 110: agbox.v1.DeleteSnapshotResponse
-	(*ForkSandboxRequest)(nil),            // 111: agbox.v1.ForkSandboxRequest
-	(*StopSandboxesRequest)(nil),          // 112: agbox.v1.StopSandboxesRequest
-	(*EventSequences)(nil),                // 113: agbox.v1.EventSequences
-	(*StopSandboxesResponse)(nil),         // 114: agbox.v1.StopSandboxesResponse
-	(*ResumeSandboxesRequest)(nil),        // 115: agbox.v1.ResumeSandboxesRequest
-	(*ResumeSandboxesResponse)(nil),       // 116: agbox.v1.ResumeSandboxesResponse
-	(*PruneRequest)(nil),                  // 117: agbox.v1.PruneRequest
-	(*PruneResponse)(nil),                 // 118: agbox.v1.PruneResponse
-	(*DoctorRequest)(nil),                 // 119: agbox.v1.DoctorRequest
-	(*DoctorResponse)(nil),                // 120: agbox.v1.DoctorResponse
-	(*Finding)(nil),                       // 121: agbox.v1.Finding
-	(*WatchStatsRequest)(nil),             // 122: agbox.v1.WatchStatsRequest
-	(*SandboxStats)(nil),                  // 123: agbox.v1.SandboxStats
-	(*SandboxChangesRequest)(nil),         // 124: agbox.v1.SandboxChangesRequest
-	(*SandboxChangesResponse)(nil),        // 125: agbox.v1.SandboxChangesResponse
-	(*ChangedMount)(nil),                  // 126: agbox.v1.ChangedMount
-	(*Change)(nil),                        // 127: agbox.v1.Change
-	(*DownloadChangesRequest)(nil),        // 128: agbox.v1.DownloadChangesRequest
-	nil,                                   // 129: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 130: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 131: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 132: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 133: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 134: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 135: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 136: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 137: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 138: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 139: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 140: agbox.v1.InfoResponse.EngineRunningEntry
-	nil,                                   // 141: agbox.v1.InfoResponse.EngineWaitingEntry
-	nil,                                   // 142: agbox.v1.FileInfo.AttributesEntry
-	nil,                                   // 143: agbox.v1.WriteFileStart.AttributesEntry
-	nil,                                   // 144: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 145: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 146: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 147: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 148: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 149: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 150: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 151: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 152: google.protobuf.Timestamp
+	(*SnapshotEventDetails)(nil),          // 21: agbox.v1.SnapshotEventDetails
+	(*CommandEventDetails)(nil),           // 22: agbox.v1.CommandEventDetails
+	(*ExecEventDetails)(nil),              // 23: agbox.v1.ExecEventDetails
+	(*ExecResources)(nil),                 // 24: agbox.v1.ExecResources
+	(*ServiceEventDetails)(nil),           // 25: agbox.v1.ServiceEventDetails
+	(*SandboxEvent)(nil),                  // 26: agbox.v1.SandboxEvent
+	(*ExecStatus)(nil),                    // 27: agbox.v1.ExecStatus
+	(*CreateSandboxRequest)(nil),          // 28: agbox.v1.CreateSandboxRequest
+	(*CreateSandboxResponse)(nil),         // 29: agbox.v1.CreateSandboxResponse
+	(*GetSandboxRequest)(nil),             // 30: agbox.v1.GetSandboxRequest
+	(*GetSandboxResponse)(nil),            // 31: agbox.v1.GetSandboxResponse
+	(*ListSandboxesRequest)(nil),          // 32: agbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),         // 33: agbox.v1.ListSandboxesResponse
+	(*ResumeSandboxRequest)(nil),          // 34: agbox.v1.ResumeSandboxRequest
+	(*StopSandboxRequest)(nil),            // 35: agbox.v1.StopSandboxRequest
+	(*DeleteSandboxRequest)(nil),          // 36: agbox.v1.DeleteSandboxRequest
+	(*DeleteSandboxesRequest)(nil),        // 37: agbox.v1.DeleteSandboxesRequest
+	(*DeleteSandboxesResponse)(nil),       // 38: agbox.v1.DeleteSandboxesResponse
+	(*AcceptedResponse)(nil),              // 39: agbox.v1.AcceptedResponse
+	(*SubscribeSandboxEventsRequest)(nil), // 40: agbox.v1.SubscribeSandboxEventsRequest
+	(*CreateExecRequest)(nil),             // 41: agbox.v1.CreateExecRequest
+	(*TerminalSize)(nil),                  // 42: agbox.v1.TerminalSize
+	(*CreateExecResponse)(nil),            // 43: agbox.v1.CreateExecResponse
+	(*CancelExecRequest)(nil),             // 44: agbox.v1.CancelExecRequest
+	(*GetExecRequest)(nil),                // 45: agbox.v1.GetExecRequest
+	(*GetExecResponse)(nil),               // 46: agbox.v1.GetExecResponse
+	(*ListActiveExecsRequest)(nil),        // 47: agbox.v1.ListActiveExecsRequest
+	(*ListActiveExecsResponse)(nil),       // 48: agbox.v1.ListActiveExecsResponse
+	(*PauseSandboxRequest)(nil),           // 49: agbox.v1.PauseSandboxRequest
+	(*UnpauseSandboxRequest)(nil),         // 50: agbox.v1.UnpauseSandboxRequest
+	(*DrainSandboxRequest)(nil),           // 51: agbox.v1.DrainSandboxRequest
+	(*ExtendSandboxRequest)(nil),          // 52: agbox.v1.ExtendSandboxRequest
+	(*ExtendSandboxResponse)(nil),         // 53: agbox.v1.ExtendSandboxResponse
+	(*WaitSandboxRequest)(nil),            // 54: agbox.v1.WaitSandboxRequest
+	(*WaitSandboxResponse)(nil),           // 55: agbox.v1.WaitSandboxResponse
+	(*WaitExecRequest)(nil),               // 56: agbox.v1.WaitExecRequest
+	(*WaitExecResponse)(nil),              // 57: agbox.v1.WaitExecResponse
+	(*SignalExecRequest)(nil),             // 58: agbox.v1.SignalExecRequest
+	(*ListExecsRequest)(nil),              // 59: agbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),             // 60: agbox.v1.ListExecsResponse
+	(*ReadExecLogRequest)(nil),            // 61: agbox.v1.ReadExecLogRequest
+	(*ExecLogChunk)(nil),                  // 62: agbox.v1.ExecLogChunk
+	(*WatchSandboxesRequest)(nil),         // 63: agbox.v1.WatchSandboxesRequest
+	(*GetStatsRequest)(nil),               // 64: agbox.v1.GetStatsRequest
+	(*GetStatsResponse)(nil),              // 65: agbox.v1.GetStatsResponse
+	(*ContainerStats)(nil),                // 66: agbox.v1.ContainerStats
+	(*InfoRequest)(nil),                   // 67: agbox.v1.InfoRequest
+	(*InfoResponse)(nil),                  // 68: agbox.v1.InfoResponse
+	(*Orphan)(nil),                        // 69: agbox.v1.Orphan
+	(*BackupRequest)(nil),                 // 70: agbox.v1.BackupRequest
+	(*BackupChunk)(nil),                   // 71: agbox.v1.BackupChunk
+	(*HoldSandboxRequest)(nil),            // 72: agbox.v1.HoldSandboxRequest
+	(*HoldSandboxResponse)(nil),           // 73: agbox.v1.HoldSandboxResponse
+	(*DetachSandboxRequest)(nil),          // 74: agbox.v1.DetachSandboxRequest
+	(*AttachExecRequest)(nil),             // 75: agbox.v1.AttachExecRequest
+	(*AttachExecStart)(nil),               // 76: agbox.v1.AttachExecStart
+	(*AttachExecResponse)(nil),            // 77: agbox.v1.AttachExecResponse
+	(*ExecStarted)(nil),                   // 78: agbox.v1.ExecStarted
+	(*ReadSandboxLogRequest)(nil),         // 79: agbox.v1.ReadSandboxLogRequest
+	(*SandboxLogChunk)(nil),               // 80: agbox.v1.SandboxLogChunk
+	(*UploadFilesRequest)(nil),            // 81: agbox.v1.UploadFilesRequest
+	(*UploadFilesStart)(nil),              // 82: agbox.v1.UploadFilesStart
+	(*UploadFilesResponse)(nil),           // 83: agbox.v1.UploadFilesResponse
+	(*DownloadFilesRequest)(nil),          // 84: agbox.v1.DownloadFilesRequest
+	(*DownloadFilesChunk)(nil),            // 85: agbox.v1.DownloadFilesChunk
+	(*FileInfo)(nil),                      // 86: agbox.v1.FileInfo
+	(*StatFileRequest)(nil),               // 87: agbox.v1.StatFileRequest
+	(*StatFileResponse)(nil),              // 88: agbox.v1.StatFileResponse
+	(*ListFilesRequest)(nil),              // 89: agbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),             // 90: agbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),             // 91: agbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),            // 92: agbox.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),             // 93: agbox.v1.WatchFilesRequest
+	(*ReadFileRequest)(nil),               // 94: agbox.v1.ReadFileRequest
+	(*ReadFileChunk)(nil),                 // 95: agbox.v1.ReadFileChunk
+	(*WriteFileRequest)(nil),              // 96: agbox.v1.WriteFileRequest
+	(*WriteFileStart)(nil),                // 97: agbox.v1.WriteFileStart
+	(*WriteFileResponse)(nil),             // 98: agbox.v1.WriteFileResponse
+	(*MakeDirectoryRequest)(nil),          // 99: agbox.v1.MakeDirectoryRequest
+	(*MakeDirectoryResponse)(nil),         // 100: agbox.v1.MakeDirectoryResponse
+	(*MoveFileRequest)(nil),               // 101: agbox.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),              // 102: agbox.v1.MoveFileResponse
+	(*FileEvent)(nil),                     // 103: agbox.v1.FileEvent
+	(*Snapshot)(nil),                      // 104: agbox.v1.Snapshot
+	(*SnapshotSandboxRequest)(nil),        // 105: agbox.v1.SnapshotSandboxRequest
+	(*SnapshotSandboxResponse)(nil),       // 106: agbox.v1.SnapshotSandboxResponse
+	(*SnapshotProgress)(nil),              // 107: agbox.v1.SnapshotProgress
+	(*ListSnapshotsRequest)(nil),          // 108: agbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),         // 109: agbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),         // 110: agbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),        // 111: agbox.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),            // 112: agbox.v1.ForkSandboxRequest
+	(*StopSandboxesRequest)(nil),          // 113: agbox.v1.StopSandboxesRequest
+	(*EventSequences)(nil),                // 114: agbox.v1.EventSequences
+	(*StopSandboxesResponse)(nil),         // 115: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 116: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 117: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 118: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 119: agbox.v1.PruneResponse
+	(*DoctorRequest)(nil),                 // 120: agbox.v1.DoctorRequest
+	(*DoctorResponse)(nil),                // 121: agbox.v1.DoctorResponse
+	(*Finding)(nil),                       // 122: agbox.v1.Finding
+	(*WatchStatsRequest)(nil),             // 123: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 124: agbox.v1.SandboxStats
+	(*SandboxChangesRequest)(nil),         // 125: agbox.v1.SandboxChangesRequest
+	(*SandboxChangesResponse)(nil),        // 126: agbox.v1.SandboxChangesResponse
+	(*ChangedMount)(nil),                  // 127: agbox.v1.ChangedMount
+	(*Change)(nil),                        // 128: agbox.v1.Change
+	(*DownloadChangesRequest)(nil),        // 129: agbox.v1.DownloadChangesRequest
+	nil,                                   // 130: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 131: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 132: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 133: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 134: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 135: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 136: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 137: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 138: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 139: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 140: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 141: agbox.v1.InfoResponse.EngineRunningEntry
+	nil,                                   // 142: agbox.v1.InfoResponse.EngineWaitingEntry
+	nil,                                   // 143: agbox.v1.FileInfo.AttributesEntry
+	nil,                                   // 144: agbox.v1.WriteFileStart.AttributesEntry
+	nil,                                   // 145: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 146: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 147: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 148: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 149: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 150: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 151: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 152: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 153: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	7,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
 	7,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	151, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	151, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	151, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	151, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	129, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	152, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	152, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	152, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	152, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	130, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	9,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	11,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	14,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -10400,248 +10543,249 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	8,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	10,  // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	130, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	131, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	151, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	131, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	132, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	152, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	12,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	11,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	13,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	132, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	151, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	133, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	152, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	16,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	17,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	151, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	151, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	152, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	152, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	10,  // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	133, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	152, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	152, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	134, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	153, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	153, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	19,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	152, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	152, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	152, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	153, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	153, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	153, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	19,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	151, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	152, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	152, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	151, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	152, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	152, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	152, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	152, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	152, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	153, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	153, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	152, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	153, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	153, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	153, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	153, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	152, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	152, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
-	23,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	151, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	151, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	153, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	153, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	24,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
+	152, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	152, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	152, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	153, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
 	20,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
-	22,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
-	24,  // 56: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
-	21,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
-	2,   // 58: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	134, // 59: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	152, // 60: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	152, // 61: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
-	23,  // 62: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
-	15,  // 63: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	18,  // 64: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	18,  // 65: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	135, // 66: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	0,   // 67: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	18,  // 68: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	151, // 69: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	136, // 70: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	0,   // 71: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	137, // 72: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	151, // 73: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
-	41,  // 74: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
-	26,  // 75: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	26,  // 76: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	151, // 77: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	151, // 78: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	151, // 79: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
-	18,  // 80: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	0,   // 81: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	151, // 82: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	18,  // 83: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	151, // 84: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	26,  // 85: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
-	2,   // 86: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
-	26,  // 87: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	152, // 88: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	138, // 89: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	0,   // 90: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	65,  // 91: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	152, // 92: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	151, // 93: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	139, // 94: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
-	68,  // 95: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	140, // 96: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
-	141, // 97: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
-	152, // 98: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	152, // 99: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
-	18,  // 100: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	75,  // 101: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
-	41,  // 102: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
-	26,  // 103: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
-	61,  // 104: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
-	61,  // 105: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
-	26,  // 106: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
-	77,  // 107: agbox.v1.AttachExecResponse.started:type_name -> agbox.v1.ExecStarted
-	81,  // 108: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	152, // 109: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	142, // 110: agbox.v1.FileInfo.attributes:type_name -> agbox.v1.FileInfo.AttributesEntry
-	85,  // 111: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
-	85,  // 112: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	85,  // 113: agbox.v1.ReadFileChunk.file:type_name -> agbox.v1.FileInfo
-	96,  // 114: agbox.v1.WriteFileRequest.start:type_name -> agbox.v1.WriteFileStart
-	143, // 115: agbox.v1.WriteFileStart.attributes:type_name -> agbox.v1.WriteFileStart.AttributesEntry
-	85,  // 116: agbox.v1.WriteFileResponse.file:type_name -> agbox.v1.FileInfo
-	85,  // 117: agbox.v1.MakeDirectoryResponse.directory:type_name -> agbox.v1.FileInfo
-	85,  // 118: agbox.v1.MoveFileResponse.file:type_name -> agbox.v1.FileInfo
-	144, // 119: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	152, // 120: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
-	15,  // 121: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	145, // 122: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	103, // 123: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	103, // 124: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
-	146, // 125: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	103, // 126: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
-	15,  // 127: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	147, // 128: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	0,   // 129: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	151, // 130: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	113, // 131: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	148, // 132: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	0,   // 133: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	113, // 134: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	149, // 135: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
-	0,   // 136: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	151, // 137: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	121, // 138: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
-	3,   // 139: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
-	150, // 140: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	151, // 141: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	65,  // 142: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	126, // 143: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
-	127, // 144: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
-	152, // 145: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
-	152, // 146: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
-	4,   // 147: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	27,  // 148: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	29,  // 149: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	31,  // 150: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	33,  // 151: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	34,  // 152: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	35,  // 153: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	36,  // 154: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	39,  // 155: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	40,  // 156: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	43,  // 157: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	44,  // 158: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	46,  // 159: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	48,  // 160: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	49,  // 161: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	50,  // 162: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	51,  // 163: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	53,  // 164: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	55,  // 165: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	57,  // 166: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	58,  // 167: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	60,  // 168: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	62,  // 169: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	63,  // 170: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	66,  // 171: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	119, // 172: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
-	69,  // 173: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	71,  // 174: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	73,  // 175: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	74,  // 176: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	78,  // 177: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	80,  // 178: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	83,  // 179: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	86,  // 180: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	88,  // 181: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	90,  // 182: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	92,  // 183: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	93,  // 184: agbox.v1.SandboxService.ReadFile:input_type -> agbox.v1.ReadFileRequest
-	95,  // 185: agbox.v1.SandboxService.WriteFile:input_type -> agbox.v1.WriteFileRequest
-	98,  // 186: agbox.v1.SandboxService.MakeDirectory:input_type -> agbox.v1.MakeDirectoryRequest
-	100, // 187: agbox.v1.SandboxService.MoveFile:input_type -> agbox.v1.MoveFileRequest
-	104, // 188: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	104, // 189: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	107, // 190: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	109, // 191: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	111, // 192: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	112, // 193: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	115, // 194: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	117, // 195: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	122, // 196: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	124, // 197: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
-	128, // 198: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
-	5,   // 199: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	28,  // 200: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	30,  // 201: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	32,  // 202: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	38,  // 203: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 204: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 205: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	37,  // 206: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	25,  // 207: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	42,  // 208: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	38,  // 209: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	45,  // 210: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	47,  // 211: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	38,  // 212: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 213: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 214: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	52,  // 215: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	54,  // 216: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	56,  // 217: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	38,  // 218: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	59,  // 219: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	61,  // 220: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	25,  // 221: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	64,  // 222: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	67,  // 223: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	120, // 224: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
-	70,  // 225: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	72,  // 226: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	38,  // 227: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	76,  // 228: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	79,  // 229: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	82,  // 230: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	84,  // 231: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	87,  // 232: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	89,  // 233: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	91,  // 234: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	102, // 235: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	94,  // 236: agbox.v1.SandboxService.ReadFile:output_type -> agbox.v1.ReadFileChunk
-	97,  // 237: agbox.v1.SandboxService.WriteFile:output_type -> agbox.v1.WriteFileResponse
-	99,  // 238: agbox.v1.SandboxService.MakeDirectory:output_type -> agbox.v1.MakeDirectoryResponse
-	101, // 239: agbox.v1.SandboxService.MoveFile:output_type -> agbox.v1.MoveFileResponse
-	105, // 240: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	106, // 241: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
-	108, // 242: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	110, // 243: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	28,  // 244: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	114, // 245: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	116, // 246: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	118, // 247: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	123, // 248: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	125, // 249: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
-	84,  // 250: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
-	199, // [199:251] is the sub-list for method output_type
-	147, // [147:199] is the sub-list for method input_type
-	147, // [147:147] is the sub-list for extension type_name
-	147, // [147:147] is the sub-list for extension extendee
-	0,   // [0:147] is the sub-list for field type_name
+	23,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
+	25,  // 56: agbox.v1.SandboxEvent.service:type_name -> agbox.v1.ServiceEventDetails
+	22,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
+	21,  // 58: agbox.v1.SandboxEvent.snapshot_details:type_name -> agbox.v1.SnapshotEventDetails
+	2,   // 59: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
+	135, // 60: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	153, // 61: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	153, // 62: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	24,  // 63: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
+	15,  // 64: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	18,  // 65: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	18,  // 66: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	136, // 67: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	0,   // 68: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	18,  // 69: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
+	152, // 70: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	137, // 71: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	0,   // 72: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	138, // 73: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	152, // 74: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	42,  // 75: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
+	27,  // 76: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	27,  // 77: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	152, // 78: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	152, // 79: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	152, // 80: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	18,  // 81: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	0,   // 82: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
+	152, // 83: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	18,  // 84: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	152, // 85: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	27,  // 86: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
+	2,   // 87: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
+	27,  // 88: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
+	153, // 89: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	139, // 90: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	0,   // 91: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	66,  // 92: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
+	153, // 93: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	152, // 94: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	140, // 95: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	69,  // 96: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
+	141, // 97: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
+	142, // 98: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
+	153, // 99: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	153, // 100: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	18,  // 101: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	76,  // 102: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
+	42,  // 103: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
+	27,  // 104: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
+	62,  // 105: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
+	62,  // 106: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
+	27,  // 107: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
+	78,  // 108: agbox.v1.AttachExecResponse.started:type_name -> agbox.v1.ExecStarted
+	82,  // 109: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
+	153, // 110: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	143, // 111: agbox.v1.FileInfo.attributes:type_name -> agbox.v1.FileInfo.AttributesEntry
+	86,  // 112: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
+	86,  // 113: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
+	86,  // 114: agbox.v1.ReadFileChunk.file:type_name -> agbox.v1.FileInfo
+	97,  // 115: agbox.v1.WriteFileRequest.start:type_name -> agbox.v1.WriteFileStart
+	144, // 116: agbox.v1.WriteFileStart.attributes:type_name -> agbox.v1.WriteFileStart.AttributesEntry
+	86,  // 117: agbox.v1.WriteFileResponse.file:type_name -> agbox.v1.FileInfo
+	86,  // 118: agbox.v1.MakeDirectoryResponse.directory:type_name -> agbox.v1.FileInfo
+	86,  // 119: agbox.v1.MoveFileResponse.file:type_name -> agbox.v1.FileInfo
+	145, // 120: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	153, // 121: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	15,  // 122: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
+	146, // 123: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	104, // 124: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
+	104, // 125: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
+	147, // 126: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	104, // 127: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	15,  // 128: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	148, // 129: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	0,   // 130: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	152, // 131: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	114, // 132: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	149, // 133: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	0,   // 134: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	114, // 135: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	150, // 136: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	0,   // 137: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
+	152, // 138: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	122, // 139: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
+	3,   // 140: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
+	151, // 141: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	152, // 142: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	66,  // 143: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	127, // 144: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
+	128, // 145: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
+	153, // 146: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	153, // 147: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	4,   // 148: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	28,  // 149: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	30,  // 150: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	32,  // 151: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	34,  // 152: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	35,  // 153: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	36,  // 154: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	37,  // 155: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	40,  // 156: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	41,  // 157: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	44,  // 158: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	45,  // 159: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	47,  // 160: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	49,  // 161: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	50,  // 162: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	51,  // 163: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	52,  // 164: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	54,  // 165: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	56,  // 166: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	58,  // 167: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	59,  // 168: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	61,  // 169: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	63,  // 170: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	64,  // 171: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	67,  // 172: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	120, // 173: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
+	70,  // 174: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	72,  // 175: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	74,  // 176: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	75,  // 177: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	79,  // 178: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	81,  // 179: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	84,  // 180: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	87,  // 181: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	89,  // 182: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	91,  // 183: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	93,  // 184: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	94,  // 185: agbox.v1.SandboxService.ReadFile:input_type -> agbox.v1.ReadFileRequest
+	96,  // 186: agbox.v1.SandboxService.WriteFile:input_type -> agbox.v1.WriteFileRequest
+	99,  // 187: agbox.v1.SandboxService.MakeDirectory:input_type -> agbox.v1.MakeDirectoryRequest
+	101, // 188: agbox.v1.SandboxService.MoveFile:input_type -> agbox.v1.MoveFileRequest
+	105, // 189: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	105, // 190: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	108, // 191: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	110, // 192: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	112, // 193: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	113, // 194: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	116, // 195: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	118, // 196: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	123, // 197: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	125, // 198: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
+	129, // 199: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
+	5,   // 200: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	29,  // 201: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	31,  // 202: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	33,  // 203: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	39,  // 204: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 205: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 206: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 207: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	26,  // 208: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	43,  // 209: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	39,  // 210: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	46,  // 211: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	48,  // 212: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	39,  // 213: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 214: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 215: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	53,  // 216: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	55,  // 217: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	57,  // 218: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	39,  // 219: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	60,  // 220: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	62,  // 221: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	26,  // 222: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	65,  // 223: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	68,  // 224: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	121, // 225: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
+	71,  // 226: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	73,  // 227: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	39,  // 228: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	77,  // 229: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	80,  // 230: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	83,  // 231: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	85,  // 232: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	88,  // 233: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	90,  // 234: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	92,  // 235: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	103, // 236: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	95,  // 237: agbox.v1.SandboxService.ReadFile:output_type -> agbox.v1.ReadFileChunk
+	98,  // 238: agbox.v1.SandboxService.WriteFile:output_type -> agbox.v1.WriteFileResponse
+	100, // 239: agbox.v1.SandboxService.MakeDirectory:output_type -> agbox.v1.MakeDirectoryResponse
+	102, // 240: agbox.v1.SandboxService.MoveFile:output_type -> agbox.v1.MoveFileResponse
+	106, // 241: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	107, // 242: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
+	109, // 243: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	111, // 244: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	29,  // 245: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	115, // 246: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	117, // 247: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	119, // 248: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	124, // 249: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	126, // 250: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	85,  // 251: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	200, // [200:252] is the sub-list for method output_type
+	148, // [148:200] is the sub-list for method input_type
+	148, // [148:148] is the sub-list for extension type_name
+	148, // [148:148] is the sub-list for extension extendee
+	0,   // [0:148] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -10649,23 +10793,24 @@ func file_agbox_v1_agbox_proto_init() {
 	if File_agbox_v1_agbox_proto != nil {
 		return
 	}
-	file_agbox_v1_agbox_proto_msgTypes[21].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[22].OneofWrappers = []any{
 		(*SandboxEvent_SandboxPhase)(nil),
 		(*SandboxEvent_Exec)(nil),
 		(*SandboxEvent_Service)(nil),
 		(*SandboxEvent_Command)(nil),
+		(*SandboxEvent_SnapshotDetails)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[34].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[42].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[56].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[70].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[35].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[43].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[57].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[71].OneofWrappers = []any{
 		(*AttachExecRequest_Start)(nil),
 		(*AttachExecRequest_Stdin)(nil),
 		(*AttachExecRequest_CloseStdin)(nil),
 		(*AttachExecRequest_Resize)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[71].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[72].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[72].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[73].OneofWrappers = []any{
 		(*AttachExecResponse_Attached)(nil),
 		(*AttachExecResponse_Stdout)(nil),
 		(*AttachExecResponse_Stderr)(nil),
@@ -10673,28 +10818,28 @@ func file_agbox_v1_agbox_proto_init() {
 		(*AttachExecResponse_StdinTaken)(nil),
 		(*AttachExecResponse_Started)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[74].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[76].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[75].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[77].OneofWrappers = []any{
 		(*UploadFilesRequest_Start)(nil),
 		(*UploadFilesRequest_Data)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[82].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[84].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[86].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[88].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[91].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[83].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[85].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[87].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[89].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[92].OneofWrappers = []any{
 		(*WriteFileRequest_Start)(nil),
 		(*WriteFileRequest_Data)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[92].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[94].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[93].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[95].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   147,
+			NumMessages:   148,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -191,7 +191,9 @@ type State struct {
 	Restarts  uint32                 `protobuf:"varint,21,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	RestartAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=restart_at,json=restartAt,proto3" json:"restart_at,omitempty"`
 	// The log begins with what was found in the runtime; what the sandbox was asked to be is put together from that.
-	Recovered     bool `protobuf:"varint,40,opt,name=recovered,proto3" json:"recovered,omitempty"`
+	Recovered bool `protobuf:"varint,40,opt,name=recovered,proto3" json:"recovered,omitempty"`
+	// The snapshots that were accepted and have not ended, by id.
+	Snapshots     map[string]*PendingSnapshot `protobuf:"bytes,100,rep,name=snapshots,proto3" json:"snapshots,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -387,6 +389,77 @@ func (x *State) GetRecovered() bool {
 	return false
 }
 
+func (x *State) GetSnapshots() map[string]*PendingSnapshot {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+// PendingSnapshot is a snapshot on its way. A daemon that finds one that it does not make itself has what is left of it removed, or
+// finds it complete.
+type PendingSnapshot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That of the event that tells of its acceptance: they are made in this order.
+	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Image    string `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	// The sandbox that it is made for, if it is that of a fork.
+	ForkId        string `protobuf:"bytes,3,opt,name=fork_id,json=forkId,proto3" json:"fork_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingSnapshot) Reset() {
+	*x = PendingSnapshot{}
+	mi := &file_agbox_journal_v1_journal_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingSnapshot) ProtoMessage() {}
+
+func (x *PendingSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_journal_v1_journal_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingSnapshot.ProtoReflect.Descriptor instead.
+func (*PendingSnapshot) Descriptor() ([]byte, []int) {
+	return file_agbox_journal_v1_journal_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PendingSnapshot) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *PendingSnapshot) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *PendingSnapshot) GetForkId() string {
+	if x != nil {
+		return x.ForkId
+	}
+	return ""
+}
+
 // ExecEnd tells where the end of an exec is recorded.
 type ExecEnd struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -398,7 +471,7 @@ type ExecEnd struct {
 
 func (x *ExecEnd) Reset() {
 	*x = ExecEnd{}
-	mi := &file_agbox_journal_v1_journal_proto_msgTypes[1]
+	mi := &file_agbox_journal_v1_journal_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -410,7 +483,7 @@ func (x *ExecEnd) String() string {
 func (*ExecEnd) ProtoMessage() {}
 
 func (x *ExecEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_journal_v1_journal_proto_msgTypes[1]
+	mi := &file_agbox_journal_v1_journal_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -423,7 +496,7 @@ func (x *ExecEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecEnd.ProtoReflect.Descriptor instead.
 func (*ExecEnd) Descriptor() ([]byte, []int) {
-	return file_agbox_journal_v1_journal_proto_rawDescGZIP(), []int{1}
+	return file_agbox_journal_v1_journal_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ExecEnd) GetSandboxId() string {
@@ -450,7 +523,7 @@ type RequestMark struct {
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_agbox_journal_v1_journal_proto_msgTypes[2]
+	mi := &file_agbox_journal_v1_journal_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +535,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_journal_v1_journal_proto_msgTypes[2]
+	mi := &file_agbox_journal_v1_journal_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +548,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_agbox_journal_v1_journal_proto_rawDescGZIP(), []int{2}
+	return file_agbox_journal_v1_journal_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RequestMark) GetRequestId() string {
@@ -489,7 +562,8 @@ var File_agbox_journal_v1_journal_proto protoreflect.FileDescriptor
 
 const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\n" +
-	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\t\n" +
+	"\x1eagbox/journal/v1/journal.proto\x12\x10agbox.journal.v1\x1a\x14agbox/v1/agbox.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\n" +
+	"\n" +
 	"\x05State\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12,\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x16.agbox.v1.SandboxStateR\x05phase\x129\n" +
@@ -520,13 +594,21 @@ const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\brestarts\x18\x15 \x01(\rR\brestarts\x129\n" +
 	"\n" +
 	"restart_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\trestartAt\x12\x1c\n" +
-	"\trecovered\x18( \x01(\bR\trecovered\x1aV\n" +
+	"\trecovered\x18( \x01(\bR\trecovered\x12D\n" +
+	"\tsnapshots\x18d \x03(\v2&.agbox.journal.v1.State.SnapshotsEntryR\tsnapshots\x1aV\n" +
 	"\fRunningEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
 	"\x05value\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05value:\x028\x01\x1a[\n" +
 	"\rServicesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
-	"\x05value\x18\x02 \x01(\x0e2\x1e.agbox.journal.v1.ServiceStateR\x05value:\x028\x01\"D\n" +
+	"\x05value\x18\x02 \x01(\x0e2\x1e.agbox.journal.v1.ServiceStateR\x05value:\x028\x01\x1a_\n" +
+	"\x0eSnapshotsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x127\n" +
+	"\x05value\x18\x02 \x01(\v2!.agbox.journal.v1.PendingSnapshotR\x05value:\x028\x01\"\\\n" +
+	"\x0fPendingSnapshot\x12\x1a\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x14\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\x12\x17\n" +
+	"\afork_id\x18\x03 \x01(\tR\x06forkId\"D\n" +
 	"\aExecEnd\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1a\n" +
@@ -563,41 +645,45 @@ func file_agbox_journal_v1_journal_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_journal_v1_journal_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agbox_journal_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_agbox_journal_v1_journal_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_agbox_journal_v1_journal_proto_goTypes = []any{
 	(Operation)(0),                // 0: agbox.journal.v1.Operation
 	(ServiceState)(0),             // 1: agbox.journal.v1.ServiceState
 	(*State)(nil),                 // 2: agbox.journal.v1.State
-	(*ExecEnd)(nil),               // 3: agbox.journal.v1.ExecEnd
-	(*RequestMark)(nil),           // 4: agbox.journal.v1.RequestMark
-	nil,                           // 5: agbox.journal.v1.State.RunningEntry
-	nil,                           // 6: agbox.journal.v1.State.ServicesEntry
-	(v1.SandboxState)(0),          // 7: agbox.v1.SandboxState
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*v1.PublishedPort)(nil),      // 9: agbox.v1.PublishedPort
-	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*PendingSnapshot)(nil),       // 3: agbox.journal.v1.PendingSnapshot
+	(*ExecEnd)(nil),               // 4: agbox.journal.v1.ExecEnd
+	(*RequestMark)(nil),           // 5: agbox.journal.v1.RequestMark
+	nil,                           // 6: agbox.journal.v1.State.RunningEntry
+	nil,                           // 7: agbox.journal.v1.State.ServicesEntry
+	nil,                           // 8: agbox.journal.v1.State.SnapshotsEntry
+	(v1.SandboxState)(0),          // 9: agbox.v1.SandboxState
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*v1.PublishedPort)(nil),      // 11: agbox.v1.PublishedPort
+	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
 }
 var file_agbox_journal_v1_journal_proto_depIdxs = []int32{
-	7,  // 0: agbox.journal.v1.State.phase:type_name -> agbox.v1.SandboxState
+	9,  // 0: agbox.journal.v1.State.phase:type_name -> agbox.v1.SandboxState
 	0,  // 1: agbox.journal.v1.State.operation:type_name -> agbox.journal.v1.Operation
-	8,  // 2: agbox.journal.v1.State.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 3: agbox.journal.v1.State.changed_at:type_name -> google.protobuf.Timestamp
-	8,  // 4: agbox.journal.v1.State.active_at:type_name -> google.protobuf.Timestamp
-	5,  // 5: agbox.journal.v1.State.running:type_name -> agbox.journal.v1.State.RunningEntry
-	6,  // 6: agbox.journal.v1.State.services:type_name -> agbox.journal.v1.State.ServicesEntry
-	9,  // 7: agbox.journal.v1.State.ports:type_name -> agbox.v1.PublishedPort
-	10, // 8: agbox.journal.v1.State.grace:type_name -> google.protobuf.Duration
-	8,  // 9: agbox.journal.v1.State.drain_until:type_name -> google.protobuf.Timestamp
-	8,  // 10: agbox.journal.v1.State.expires_at:type_name -> google.protobuf.Timestamp
-	10, // 11: agbox.journal.v1.State.idle_ttl:type_name -> google.protobuf.Duration
-	8,  // 12: agbox.journal.v1.State.restart_at:type_name -> google.protobuf.Timestamp
-	8,  // 13: agbox.journal.v1.State.RunningEntry.value:type_name -> google.protobuf.Timestamp
-	1,  // 14: agbox.journal.v1.State.ServicesEntry.value:type_name -> agbox.journal.v1.ServiceState
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	10, // 2: agbox.journal.v1.State.created_at:type_name -> google.protobuf.Timestamp
+	10, // 3: agbox.journal.v1.State.changed_at:type_name -> google.protobuf.Timestamp
+	10, // 4: agbox.journal.v1.State.active_at:type_name -> google.protobuf.Timestamp
+	6,  // 5: agbox.journal.v1.State.running:type_name -> agbox.journal.v1.State.RunningEntry
+	7,  // 6: agbox.journal.v1.State.services:type_name -> agbox.journal.v1.State.ServicesEntry
+	11, // 7: agbox.journal.v1.State.ports:type_name -> agbox.v1.PublishedPort
+	12, // 8: agbox.journal.v1.State.grace:type_name -> google.protobuf.Duration
+	10, // 9: agbox.journal.v1.State.drain_until:type_name -> google.protobuf.Timestamp
+	10, // 10: agbox.journal.v1.State.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 11: agbox.journal.v1.State.idle_ttl:type_name -> google.protobuf.Duration
+	10, // 12: agbox.journal.v1.State.restart_at:type_name -> google.protobuf.Timestamp
+	8,  // 13: agbox.journal.v1.State.snapshots:type_name -> agbox.journal.v1.State.SnapshotsEntry
+	10, // 14: agbox.journal.v1.State.RunningEntry.value:type_name -> google.protobuf.Timestamp
+	1,  // 15: agbox.journal.v1.State.ServicesEntry.value:type_name -> agbox.journal.v1.ServiceState
+	3,  // 16: agbox.journal.v1.State.SnapshotsEntry.value:type_name -> agbox.journal.v1.PendingSnapshot
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_agbox_journal_v1_journal_proto_init() }
@@ -611,7 +697,7 @@ func file_agbox_journal_v1_journal_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_journal_v1_journal_proto_rawDesc), len(file_agbox_journal_v1_journal_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
