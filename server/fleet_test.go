@@ -75,7 +75,8 @@ func startServer(t testing.TB, config actors.Config, serving server.Config, fake
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	system, err := actors.Start(config, db, fake, log)
+	looking := looker{fake, make(chan string, 1), make(chan string, 8)}
+	system, err := actors.Start(config, db, looking, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,15 +85,14 @@ func startServer(t testing.TB, config actors.Config, serving server.Config, fake
 	if err != nil {
 		t.Fatal(err)
 	}
-	looked, expired := make(chan string, 1), make(chan string, 8)
-	service := server.New(serving, system, db, looker{fake, looked, expired}, log)
+	service := server.New(serving, system, db, looking, log)
 	served := make(chan error, 1)
 	go func() { served <- service.Serve(listener) }()
 	client, err := raw.Dial(raw.WithSocket(path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{Client: client, dir: dir, t: t, fake: fake, db: db, looked: looked, expired: expired}
+	f := &fleet{Client: client, dir: dir, t: t, fake: fake, db: db, looked: looking.looked, expired: looking.expired}
 	f.stop = sync.OnceFunc(func() {
 		service.Shutdown()
 		err := <-served

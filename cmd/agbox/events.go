@@ -90,7 +90,8 @@ const phaseQueued = "queued"
 
 func eventText(event *agboxv1.SandboxEvent) string {
 	phase, exec, service, command := event.GetSandboxPhase(), event.GetExec(), event.GetService(), event.GetCommand()
-	parts := []string{phase.GetPhase(), phase.GetImage(), phase.GetReason(), exec.GetExecId(), service.GetServiceName()}
+	snapshot := event.GetSnapshotDetails()
+	parts := []string{phase.GetPhase(), phase.GetImage(), phase.GetReason(), exec.GetExecId(), service.GetServiceName(), snapshot.GetSnapshotId(), snapshot.GetForkId()}
 	if phase.GetBytesTotal() > 0 {
 		parts = append(parts, units.HumanSize(float64(phase.GetBytesDone()))+" of "+units.HumanSize(float64(phase.GetBytesTotal())))
 	}
@@ -105,8 +106,8 @@ func eventText(event *agboxv1.SandboxEvent) string {
 	}
 	parts = append(parts, remarks(exec.GetResources())...)
 	parts = append(parts,
-		phase.GetErrorCode()+exec.GetErrorCode()+service.GetErrorCode()+command.GetErrorCode(),
-		phase.GetErrorMessage()+exec.GetErrorMessage()+service.GetErrorMessage()+command.GetErrorMessage())
+		phase.GetErrorCode()+exec.GetErrorCode()+service.GetErrorCode()+command.GetErrorCode()+snapshot.GetErrorCode(),
+		phase.GetErrorMessage()+exec.GetErrorMessage()+service.GetErrorMessage()+command.GetErrorMessage()+snapshot.GetErrorMessage())
 	text := ""
 	for _, part := range parts {
 		if part != "" {
