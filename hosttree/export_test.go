@@ -2,6 +2,7 @@ package hosttree
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"os"
 )
@@ -31,3 +32,8 @@ const (
 	BufferSize = bufferSize
 	MaxDepth   = maxDepth
 )
+
+// Stream is StreamOpened for a source that is looked for by its path.
+func Stream(ctx context.Context, w io.Writer, source, target string, excludes []string) error {
+	return write(ctx, w, walk{source: source}, target, excludes, nil, nil)
+}

@@ -21,26 +21,23 @@ const (
 	maxLinks = 1 << 16
 )
 
-// Stream writes a tar to w that puts source at target, without excludes; see the package comment for how to extract it.
-// source and target are clean and absolute, target is not "/". All that Check checks is checked again as the walk comes to
+// Owner is whom copies belong to.
+type Owner struct{ UID, GID int }
+
+// StreamOpened writes a tar to w that puts source, which hostpath.Open has opened, at target, without excludes; see the package
+// comment for how to extract it.
+// target is clean and absolute, and not "/". All that Check checks is checked again as the walk comes to
 // it, and the walk keeps hold of what it has checked: whatever is replaced meanwhile, nothing outside of source is read.
 //
 // The memory it takes does not grow with the size of files; names of one directory and of the directories above it are
 // held, maxEntries at most, and those of up to maxLinks files with hard links.
 //
 // A file is copied with the size that it had when it was opened: what was added since is left out, what was taken away is
-// filled with zeros. Stream goes on and, the tar being complete, ends with an *Error of ErrChanged that names the first
+// filled with zeros. It goes on and, the tar being complete, ends with an *Error of ErrChanged that names the first
 // such file; whether the copy is good enough is the caller's to decide. After any other error the tar is cut off and must
 // not be used: it is an *Error, ctx's cause, or the first error of w. A write to w that hangs is for w's owner to end.
-func Stream(ctx context.Context, w io.Writer, source, target string, excludes []string) error {
-	return write(ctx, w, walk{source: source}, target, excludes, nil, nil)
-}
-
-// Owner is whom copies belong to.
-type Owner struct{ UID, GID int }
-
-// StreamOpened is Stream for a source that hostpath.Open has opened, wherever that is by now. visit is as in Check. Everything
-// belongs to owner, setuid and setgid bits being root's alone; with nil, to whom it belongs here.
+//
+// visit is as in Check. Everything belongs to owner, setuid and setgid bits being root's alone; with nil, to whom it belongs here.
 func StreamOpened(ctx context.Context, w io.Writer, source *os.File, target string, excludes []string, visit func(string, fs.FileInfo) error, owner *Owner) error {
 	return write(ctx, w, walk{source: source.Name(), opened: source}, target, excludes, visit, owner)
 }

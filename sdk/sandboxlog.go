@@ -9,15 +9,15 @@ import (
 )
 
 // SandboxLog is one of the logs of a sandbox beside those of its execs, and how to read it. The zero value is all of
-// the story that there is.
+// the operation log that there is.
 type SandboxLog struct {
-	// Source is Story (also ""), Stdout, Stderr or that of a Service.
+	// Source is Operations (also ""), Stdout, Stderr or that of a Service.
 	Source SandboxLogSource
 	// Service is the service's name, with SourceService only.
 	Service string
 	// TailBytes, if not nil, begins so many bytes before the present end; of a service, of both its streams.
 	TailBytes *uint64
-	// Follow reads on: the story until the sandbox is deleted, the others until what writes has ended.
+	// Follow reads on: the operation log until the sandbox is deleted, the others until what writes has ended.
 	Follow bool
 }
 
@@ -25,8 +25,8 @@ type SandboxLog struct {
 type SandboxLogSource string
 
 const (
-	// SourceStory is the daemon: the steps of the sandbox's life, with what they took and what went wrong.
-	SourceStory SandboxLogSource = "story"
+	// SourceOperations is the daemon: the steps of the sandbox's life, with what they took and what went wrong.
+	SourceOperations SandboxLogSource = "operations"
 	// SourceStdout and SourceStderr are the sandbox's own command, or without one the image's entrypoint.
 	SourceStdout SandboxLogSource = "stdout"
 	SourceStderr SandboxLogSource = "stderr"

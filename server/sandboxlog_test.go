@@ -31,7 +31,7 @@ func TestSandboxLogRefusals(t *testing.T) {
 	}{
 		{&agboxv1.ReadSandboxLogRequest{SandboxId: "never-was"}, codes.NotFound, "SANDBOX_NOT_FOUND", "", "never-was"},
 		{&agboxv1.ReadSandboxLogRequest{SandboxId: "plain-box", Source: "syslog"}, codes.InvalidArgument, "SANDBOX_LOG_SOURCE_INVALID", "source",
-			`"syslog" is no log of a sandbox: use story, stdout, stderr or service`},
+			`"syslog" is no log of a sandbox: use operations, stdout, stderr or service`},
 		{&agboxv1.ReadSandboxLogRequest{SandboxId: "plain-box", ServiceName: "db"}, codes.InvalidArgument, "SERVICE_NAME_INVALID", "service_name",
 			`"db" is given with source "": use source service, or leave it out`},
 		{&agboxv1.ReadSandboxLogRequest{SandboxId: "plain-box", Source: "service"}, codes.InvalidArgument, "SERVICE_NAME_INVALID", "service_name",
@@ -46,7 +46,7 @@ func TestSandboxLogRefusals(t *testing.T) {
 		servertest.Refused(t, servertest.ReadSandboxLog(t, f.Client, c.req).Next(), c.code, c.reason, c.field, c.words)
 	}
 	var followers []*servertest.SandboxLogReader
-	for _, source := range []string{"story", "stdout", "stderr"} {
+	for _, source := range []string{"operations", "stdout", "stderr"} {
 		req := &agboxv1.ReadSandboxLogRequest{SandboxId: "served-box", Source: source}
 		if got := servertest.ReadSandboxLog(t, f.Client, req).End(); len(strings.Join(slices.Collect(maps.Values(got)), "")) != 0 {
 			t.Errorf("%s of a dormant sandbox is %q", source, got)

@@ -163,7 +163,7 @@ func hint(err error) string {
 	var failed *sdk.SandboxFailedError
 	switch {
 	case errors.As(err, &failed):
-		return fmt.Sprintf("agbox sandbox logs %[1]s tells the story, agbox sandbox delete %[1]s cleans up", failed.ID)
+		return fmt.Sprintf("agbox sandbox logs %[1]s tells what happened, agbox sandbox delete %[1]s cleans up", failed.ID)
 	case errors.Is(err, sdk.ErrSandboxNotFound):
 		return "agbox sandbox list --all shows what there is"
 	}

@@ -10,26 +10,26 @@ import (
 )
 
 type logFlags struct {
-	story, stdout, stderr, both, follow bool
-	service                             string
-	tail                                size
-	offset                              uint64
-	hasTail, hasService                 bool
+	operations, stdout, stderr, both, follow bool
+	service                                  string
+	tail                                     size
+	offset                                   uint64
+	hasTail, hasService                      bool
 }
 
 func (a execCommands) logsCommand() *cobra.Command {
 	var f logFlags
 	cmd := &cobra.Command{
 		Use:   "logs EXEC | SANDBOX",
-		Short: "Show what a command has written, or the story of a sandbox",
+		Short: "Show what a command has written, or the operation log of a sandbox",
 		Long: `Write the output of a command, as its bytes are, up to now; with --follow, stay until the
 command has ended and all of it is shown. Both are there until the sandbox's history is removed, also
 after its deletion. The exit code is 0 however the command ended. With --both, what it wrote to stdout
 goes to ours and what it wrote to stderr to ours, in the order in which it did.
 
-With the id of a sandbox: its story, which tells what was done for it, how long that took and what went
+With the id of a sandbox: its operation log, which tells what was done for it, how long that took and what went
 wrong, with --follow until it is deleted; or what its own command or a service has written, until that
-ends. Where an exec has the same id, --story and --stdout mean the sandbox.`,
+ends. Where an exec has the same id, --operations and --stdout mean the sandbox.`,
 		Example: `  agbox sandbox logs my-exec --follow
   agbox sandbox logs my-exec --stderr --tail 4k
   agbox sandbox logs my-exec --both 2>&1 | less
@@ -38,7 +38,7 @@ ends. Where an exec has the same id, --story and --stdout mean the sandbox.`,
 		Args: cobra.ExactArgs(1),
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.story, "story", false, "the sandbox's story")
+	flags.BoolVar(&f.operations, "operations", false, "the sandbox's operation log")
 	flags.BoolVar(&f.stdout, "stdout", false, "what the sandbox's own command wrote to stdout")
 	flags.BoolVar(&f.stderr, "stderr", false, "what the command, or the sandbox's own, wrote to stderr")
 	flags.BoolVar(&f.both, "both", false, "what the command wrote to stdout and stderr, each to ours, in its order")
@@ -47,14 +47,14 @@ ends. Where an exec has the same id, --story and --stdout mean the sandbox.`,
 	flags.Var(&f.tail, "tail", "begin so many bytes before the present end")
 	flags.Uint64Var(&f.offset, "offset", 0, "begin at this byte of a command's output")
 	cmd.MarkFlagsMutuallyExclusive("tail", "offset")
-	cmd.MarkFlagsMutuallyExclusive("story", "stdout", "stderr", "both", "service")
-	for _, flag := range []string{"story", "stdout", "both", "service"} {
+	cmd.MarkFlagsMutuallyExclusive("operations", "stdout", "stderr", "both", "service")
+	for _, flag := range []string{"operations", "stdout", "both", "service"} {
 		cmd.MarkFlagsMutuallyExclusive(flag, "offset")
 	}
 	cmd.MarkFlagsMutuallyExclusive("both", "tail")
 	cmd.RunE = a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
 		f.hasTail, f.hasService = flags.Changed("tail"), flags.Changed("service")
-		if f.story || f.stdout || f.hasService {
+		if f.operations || f.stdout || f.hasService {
 			return a.sandboxLog(ctx, c, args[0], f)
 		}
 		err := a.execLog(ctx, c, args[0], f)
@@ -120,7 +120,7 @@ func (a execCommands) sandboxLog(ctx context.Context, c *sdk.Client, id string, 
 		bytes := uint64(f.tail)
 		log.TailBytes = &bytes
 	}
-	if log.Source == "" { // the story, in which there are words of others
+	if log.Source == "" { // the operation log, in which there are words of others
 		return c.CopySandboxLog(ctx, id, log, &lines{to: a.out}, a.err)
 	}
 	return c.CopySandboxLog(ctx, id, log, a.out, a.err)

@@ -52,7 +52,7 @@ func (fs *Files) filesOf(ctx context.Context, sandboxID string) (box, error) {
 			err = guard.Mount(m.Source)
 		}
 		if err != nil {
-			return b, files.Refuse(files.ErrRefused, "%v, so that no file of the sandbox can be reached by way of the engine, which would follow that; "+
+			return b, files.Refuse(files.ErrRefused, "%v, so that no file of the sandbox can be reached through the engine, which would follow that; "+
 				"see who changed it, or use an exec", err)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package execs runs commands in sandboxes and keeps their input, by way of links: it asks no engine.
+// Package execs runs commands in sandboxes and keeps their input, over links: it asks no engine.
 package execs
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/agbox-dev/agbox/sdk"
 )
 
-// logTail is how much of a sandbox's story a call looks at: all that the daemon keeps.
+// logTail is how much of a sandbox's operation log a call looks at: all that the daemon keeps.
 const logTail = 1 << 20
 
 type logEntry struct {
@@ -21,8 +21,8 @@ type logEntry struct {
 	Fields    map[string]string `json:"fields"`
 }
 
-// story reads what the daemon did for the sandbox, oldest first: what E2B calls its logs.
-func (c *call) story() ([]logEntry, error) {
+// operations reads what the daemon did for the sandbox, oldest first: what E2B calls its logs.
+func (c *call) operations() ([]logEntry, error) {
 	b, err := c.box()
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *call) logs() (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	entries, err := c.story()
+	entries, err := c.operations()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -91,7 +91,7 @@ func (c *call) logsV2() (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	entries, err := c.story()
+	entries, err := c.operations()
 	if err != nil {
 		return 0, nil, err
 	}

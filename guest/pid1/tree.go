@@ -49,7 +49,7 @@ func (t *tree) add(p process.Process) {
 }
 
 // strays are processes that have no tag and whose family is gone, and that can be of nobody but e, the one command that runs: others have
-// ended, and what they left behind is older. What was not started by init, but by way of the engine, has a parent outside.
+// ended, and what they left behind is older. What was not started by init, but through the engine, has a parent outside.
 func (s *sandbox) strays(e *execution, all []process.Process) (found []process.Process) {
 	if e.born == 0 {
 		return nil

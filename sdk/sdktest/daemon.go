@@ -40,7 +40,7 @@ import (
 	"github.com/agbox-dev/agbox/server/socket"
 )
 
-// Images with a story; every other image becomes READY at once.
+// Images with a life of their own; every other image becomes READY at once.
 const (
 	ImageHold   = "hold"   // stays PENDING until Release
 	ImageBroken = "broken" // ends FAILED

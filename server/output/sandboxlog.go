@@ -40,8 +40,8 @@ func (r *Reader) ReadSandbox(req *agboxv1.ReadSandboxLogRequest, stream grpc.Ser
 	l := &sandboxLog{reader: r, req: req, stream: stream}
 	stdout, stderr := r.files.ExecLogs(req.SandboxId, runtime.CommandID)
 	switch req.Source {
-	case "", "story":
-		return l.story()
+	case "", "operations":
+		return l.operations()
 	case "stdout":
 		return l.output(stdout)
 	case "stderr":
@@ -49,7 +49,7 @@ func (r *Reader) ReadSandbox(req *agboxv1.ReadSandboxLogRequest, stream grpc.Ser
 	case "service":
 		return l.service(view)
 	}
-	return refusal.New(codes.InvalidArgument, reasonLogSource, "source", "%q is no log of a sandbox: use story, stdout, stderr or service", req.Source)
+	return refusal.New(codes.InvalidArgument, reasonLogSource, "source", "%q is no log of a sandbox: use operations, stdout, stderr or service", req.Source)
 }
 
 // sandboxLog is one client's reading.
@@ -134,11 +134,11 @@ func (f *follower) directory(path string) error {
 	}
 }
 
-// errReplaced: a file of the story has all that it will ever have.
-var errReplaced = errors.New("output: the story goes on in another file")
+// errReplaced: a file of the operation log has all that it will ever have.
+var errReplaced = errors.New("output: the operation log goes on in another file")
 
-func (l *sandboxLog) story() error {
-	older, newer, err := l.openStory()
+func (l *sandboxLog) operations() error {
+	older, newer, err := l.openOperations()
 	if err != nil {
 		return err
 	}
@@ -177,8 +177,8 @@ func (l *sandboxLog) story() error {
 	}
 }
 
-// openStory opens both halves of the story, at the first bytes to send.
-func (l *sandboxLog) openStory() (older, newer *tail, err error) {
+// openOperations opens both halves of the operation log, at the first bytes to send.
+func (l *sandboxLog) openOperations() (older, newer *tail, err error) {
 	olderPath, newerPath := l.reader.files.OperationLog(l.req.SandboxId)
 	for {
 		older, newer = newTail(olderPath, l.send), newTail(newerPath, l.send)
@@ -236,7 +236,7 @@ func (l *sandboxLog) service(view actors.View) error {
 		return err
 	case !found:
 		return refusal.New(codes.FailedPrecondition, reasonServiceNotMade, "service_name",
-			"service %s has no container while sandbox %s is %s, and its output goes with that: read the story",
+			"service %s has no container while sandbox %s is %s, and its output goes with that: read the operation log",
 			name, id, strings.TrimPrefix(view.State.Phase.String(), "SANDBOX_STATE_"))
 	}
 	return nil

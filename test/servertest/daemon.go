@@ -123,7 +123,7 @@ func (d *Daemon) begin() {
 	d.t.Cleanup(d.end)
 }
 
-// ByEngine has commands get into sandboxes by way of the engine.
+// ByEngine has commands get into sandboxes through the engine.
 func ByEngine(c *dockerrt.Config) { c.ExecTransport = host.TransportEngine }
 
 // In has the daemon keep everything below a directory that is the test's. Its path must be short.

@@ -6089,13 +6089,13 @@ func (x *ExecStarted) GetPid() uint32 {
 type ReadSandboxLogRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// "story" (or omitted), "stdout" or "stderr" of the sandbox's own command, or "service".
+	// "operations" (or omitted), "stdout" or "stderr" of the sandbox's own command, or "service".
 	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
 	// With source "service".
 	ServiceName string `protobuf:"bytes,3,opt,name=service_name,json=serviceName,proto3" json:"service_name,omitempty"`
 	// So many bytes before the present end; unset: all that there is.
 	TailBytes *uint64 `protobuf:"varint,4,opt,name=tail_bytes,json=tailBytes,proto3,oneof" json:"tail_bytes,omitempty"`
-	// Goes on: the story until the sandbox is deleted, the others until what writes has ended.
+	// Goes on: the operation log until the sandbox is deleted, the others until what writes has ended.
 	Follow        bool `protobuf:"varint,5,opt,name=follow,proto3" json:"follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -126,7 +126,7 @@ type SandboxServiceClient interface {
 	// AttachExec carries a running command's input and output. Any number of clients may be attached, each reading from
 	// where it likes; leaving ends nothing. The first message is start.
 	AttachExec(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachExecRequest, AttachExecResponse], error)
-	// ReadSandboxLog streams what the sandbox's own command or a service wrote, or the story of how the runtime made and
+	// ReadSandboxLog streams what the sandbox's own command or a service wrote, or the operation log: how the runtime made and
 	// kept the sandbox: its steps with their durations, pulls, health results and the engine's errors.
 	ReadSandboxLog(ctx context.Context, in *ReadSandboxLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxLogChunk], error)
 	// UploadFiles unpacks a tar stream in a directory of the sandbox; DownloadFiles is the other way. Paths are the
@@ -871,7 +871,7 @@ type SandboxServiceServer interface {
 	// AttachExec carries a running command's input and output. Any number of clients may be attached, each reading from
 	// where it likes; leaving ends nothing. The first message is start.
 	AttachExec(grpc.BidiStreamingServer[AttachExecRequest, AttachExecResponse]) error
-	// ReadSandboxLog streams what the sandbox's own command or a service wrote, or the story of how the runtime made and
+	// ReadSandboxLog streams what the sandbox's own command or a service wrote, or the operation log: how the runtime made and
 	// kept the sandbox: its steps with their durations, pulls, health results and the engine's errors.
 	ReadSandboxLog(*ReadSandboxLogRequest, grpc.ServerStreamingServer[SandboxLogChunk]) error
 	// UploadFiles unpacks a tar stream in a directory of the sandbox; DownloadFiles is the other way. Paths are the

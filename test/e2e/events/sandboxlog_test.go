@@ -173,7 +173,7 @@ func TestOutputOfAllLives(t *testing.T) {
 		if got := read("stdout"); got != "life\nlife two\n" {
 			t.Errorf("by %s two lives wrote %q", name, got)
 		}
-		inOrder(t, storyOf(t, d, id), `resume: container \S+ started in \d+ ms`, `resume: the output of an earlier life ends at byte 5 of stdout and \d+ of stderr`)
+		inOrder(t, oplogOf(t, d, id), `resume: container \S+ started in \d+ ms`, `resume: the output of an earlier life ends at byte 5 of stdout and \d+ of stderr`)
 		gone := d.Begin(&agboxv1.CreateExecRequest{SandboxId: id, User: "0", Command: []string{"rm", "/srv/run"}})
 		d.ExecEnd(id, gone.ExecId)
 		if box := again(); box.ErrorCode != "SANDBOX_COMMAND_FAILED" || strings.Contains(box.ErrorMessage, "life") || strings.Contains(box.ErrorMessage, "oops") {

@@ -19,27 +19,27 @@ import (
 	"github.com/agbox-dev/agbox/test/servertest"
 )
 
-func storyOf(t *testing.T, d *servertest.Daemon, id string) string {
+func oplogOf(t *testing.T, d *servertest.Daemon, id string) string {
 	t.Helper()
 	return servertest.ReadSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id}).End()[""]
 }
 
 // inOrder fails the test unless lines match the patterns in this order, others between them.
-func inOrder(t *testing.T, story string, patterns ...string) {
+func inOrder(t *testing.T, oplog string, patterns ...string) {
 	t.Helper()
-	rest := story
+	rest := oplog
 	for _, pattern := range patterns {
 		at := regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ` + pattern + `$`).FindStringIndex(rest)
 		if at == nil {
-			t.Errorf("no line is %s, or it comes too early, in\n%s", pattern, story)
+			t.Errorf("no line is %s, or it comes too early, in\n%s", pattern, oplog)
 			return
 		}
 		rest = rest[at[1]:]
 	}
 }
 
-// TestStory is a whole life as its story tells it, followed from the first moment to the last.
-func TestStory(t *testing.T) {
+// TestOplog is a whole life as its oplog tells it, followed from the first moment to the last.
+func TestOplog(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	source := filepath.Join(t.TempDir(), "tree")
@@ -49,7 +49,7 @@ func TestStory(t *testing.T) {
 	db, extra := servertest.Web(d, "db"), servertest.Web(d, "extra")
 	db.Envs["PASSWORD"] = "the-service-secret"
 	db.PostStartOnPrimary = []string{`echo "hook says $PASSWORD"; : the-hook-secret`, "true"}
-	const id = "story-box"
+	const id = "oplog-box"
 	if _, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{
 		Image: d.Variant(dockertest.EntrypointPrepares), Envs: map[string]string{"TOKEN": "the-primary-secret"},
 		Copies:           []*agboxv1.CopySpec{{Source: source, Target: "/srv/tree"}},
@@ -57,15 +57,15 @@ func TestStory(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	follower := servertest.ReadSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Source: "story", Follow: true})
+	follower := servertest.ReadSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Source: "operations", Follow: true})
 	follower.Until("", "create: sandbox ready")
 	follower.Until("", "serve: service extra healthy")
 	d.Await(id, agboxv1.EventType_SANDBOX_READY)
-	if got := storyOf(t, d, id); !strings.HasPrefix(got, follower.Got[""].String()[:100]) {
+	if got := oplogOf(t, d, id); !strings.HasPrefix(got, follower.Got[""].String()[:100]) {
 		t.Errorf("the follower has read %q of %q", follower.Got[""], got)
 	}
 	lockAll(t, filepath.Join(d.Dir(), "exec-logs", id), filepath.Join(d.Dir(), "run", id))
-	if _, seen, _ := d.Exec(id, "ls", "-AR", "/var/log/agents-sandbox", "/.agbox"); strings.Contains(seen, "story") || strings.Contains(seen, "older") {
+	if _, seen, _ := d.Exec(id, "ls", "-AR", "/var/log/agents-sandbox", "/.agbox"); strings.Contains(seen, "operation-logs") || strings.Contains(seen, "older") {
 		t.Errorf("the sandbox sees %s", seen)
 	}
 	for _, change := range []struct {
@@ -98,37 +98,37 @@ func TestStory(t *testing.T) {
 			t.Fatalf("not %v: %v, %v", change.to, waited, err)
 		}
 	}
-	follower.Until("", "engine: container agbox-primary-story-box ended") // which comes by a way of its own
+	follower.Until("", "engine: container agbox-primary-oplog-box ended") // which comes by a way of its own
 	follower.Until("", "engine: service db: health_status: healthy")
 	d.Delete(id)
-	story := follower.End()[""]
-	inOrder(t, story,
-		`create: image \S+ found in \d+ ms`, `create: container agbox-primary-story-box made in \d+ ms`,
+	oplog := follower.End()[""]
+	inOrder(t, oplog,
+		`create: image \S+ found in \d+ ms`, `create: container agbox-primary-oplog-box made in \d+ ms`,
 		`create: \S+/tree copied to /srv/tree with \d{4,} bytes in \d+ ms`, `create: service db started in \d+ ms`,
-		`create: service db healthy in \d+ ms`, `create: container agbox-primary-story-box started in \d+ ms`,
+		`create: service db healthy in \d+ ms`, `create: container agbox-primary-oplog-box started in \d+ ms`,
 		`create: entrypoint done in \d+ ms`, `create: hook 0 of service db done in \d+ ms`,
 		`create: hook 0 of service db: its output: stdout: hook says \*\*\*`, `create: hook 1 of service db done in \d+ ms`,
 		`create: sandbox ready in \d+ ms`, `serve: service extra healthy in \d+ ms`,
 		`pause: sandbox paused in \d+ ms`, `unpause: sandbox unpaused in \d+ ms`,
-		`stop: container agbox-primary-story-box stopped in \d+ ms`, `stop: service (db|extra) stopped in \d+ ms`,
+		`stop: container agbox-primary-oplog-box stopped in \d+ ms`, `stop: service (db|extra) stopped in \d+ ms`,
 		`stop: sandbox stopped in \d+ ms`, `resume: service db healthy in \d+ ms`, `resume: sandbox ready in \d+ ms`,
-		`remove: container agbox-\S+ removed in \d+ ms`, `remove: network agbox-net-story-box removed in \d+ ms`,
+		`remove: container agbox-\S+ removed in \d+ ms`, `remove: network agbox-net-oplog-box removed in \d+ ms`,
 		`remove: sandbox removed in \d+ ms`)
 	for _, pattern := range []string{
-		`create: network agbox-net-story-box made in \d+ ms`, `create: container of service db made in \d+ ms`,
+		`create: network agbox-net-oplog-box made in \d+ ms`, `create: container of service db made in \d+ ms`,
 		`create: service db: its check ended with 0 after \d+ ms: .*`, `engine: service db: health_status: healthy`,
 		`serve: container of service extra made in \d+ ms`,
-		`engine: container agbox-primary-story-box ended with exit code \d+`,
+		`engine: container agbox-primary-oplog-box ended with exit code \d+`,
 	} {
-		inOrder(t, story, pattern)
+		inOrder(t, oplog, pattern)
 	}
 	for _, secret := range []string{"the-service-secret", "the-hook-secret", "the-primary-secret", "hello from db"} {
-		if strings.Contains(story, secret) {
-			t.Errorf("%s is in the story", secret)
+		if strings.Contains(oplog, secret) {
+			t.Errorf("%s is in the oplog", secret)
 		}
 	}
-	if after := storyOf(t, d, id); !strings.HasPrefix(after, story) {
-		t.Errorf("after the deletion the story is\n%s\nand not\n%s", after, story)
+	if after := oplogOf(t, d, id); !strings.HasPrefix(after, oplog) {
+		t.Errorf("after the deletion the oplog is\n%s\nand not\n%s", after, oplog)
 	}
 	if got := servertest.ReadSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, TailBytes: new(uint64(1))}).End()[""]; got != "\n" {
 		t.Errorf("the last byte is %q", got)
@@ -162,8 +162,8 @@ func lockAll(t *testing.T, dirs ...string) {
 	}
 }
 
-// TestStoryOfFailure: the story is the one place to look when a create failed.
-func TestStoryOfFailure(t *testing.T) {
+// TestOplogOfFailure: the oplog is the one place to look when a create failed.
+func TestOplogOfFailure(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	hook, exits := servertest.Web(d, "hook"), servertest.Web(d, "exits")
@@ -199,31 +199,31 @@ func TestStoryOfFailure(t *testing.T) {
 		}
 		id := created.Sandbox.SandboxId
 		servertest.FailureOf(t, d, id)
-		story := storyOf(t, d, id)
-		t.Logf("%s:\n%s", name, story)
-		inOrder(t, story, append(c.lines, `create: sandbox not ready after \d+ ms: .*`)...)
-		if strings.Contains(story, "exit 9") {
-			t.Errorf("a hook's command is in the story:\n%s", story)
+		oplog := oplogOf(t, d, id)
+		t.Logf("%s:\n%s", name, oplog)
+		inOrder(t, oplog, append(c.lines, `create: sandbox not ready after \d+ ms: .*`)...)
+		if strings.Contains(oplog, "exit 9") {
+			t.Errorf("a hook's command is in the oplog:\n%s", oplog)
 		}
 	}
 }
 
-// TestStoryOfCommand: the end of a container tells how the sandbox's command ended, which its own exit code does not.
-func TestStoryOfCommand(t *testing.T) {
+// TestOplogOfCommand: the end of a container tells how the sandbox's command ended, which its own exit code does not.
+func TestOplogOfCommand(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{Command: []string{"sh", "-c", "sleep 0.2; exit 7"}})
-	follower := servertest.ReadSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Source: "story", Follow: true})
+	follower := servertest.ReadSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Source: "operations", Follow: true})
 	follower.Until("", "its command had ended with exit code 7")
 	d.Delete(id)
 }
 
-// TestStoryFollower: over a restart of the daemon and over the drop of the oldest half nothing is missing or comes twice.
-func TestStoryFollower(t *testing.T) {
+// TestOplogFollower: over a restart of the daemon and over the drop of the oldest half nothing is missing or comes twice.
+func TestOplogFollower(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
 	id := d.Create(&agboxv1.CreateSpec{})
-	before := storyOf(t, d, id)
+	before := oplogOf(t, d, id)
 	stream := servertest.ReadSandboxLog(t, d.Client, &agboxv1.ReadSandboxLogRequest{SandboxId: id, Follow: true})
 	stream.Until("", before)
 	d.Restart()
@@ -232,7 +232,7 @@ func TestStoryFollower(t *testing.T) {
 		err = stream.Next()
 	}
 	servertest.Refused(t, err, codes.Unavailable, "DAEMON_SHUTTING_DOWN", "")
-	if after := storyOf(t, d, id); !strings.HasPrefix(after, before) {
+	if after := oplogOf(t, d, id); !strings.HasPrefix(after, before) {
 		t.Errorf("a restart made\n%s\nof\n%s", after, before)
 	}
 
@@ -299,7 +299,7 @@ func TestStoryFollower(t *testing.T) {
 			t.Errorf("%q comes %d times, not %d", line, got, want)
 		}
 	}
-	kept := storyOf(t, d, id)
+	kept := oplogOf(t, d, id)
 	if len(kept) > 1<<20 || strings.Contains(kept, "filler 0 0 ") || !strings.Contains(kept, "remove: sandbox removed") {
 		t.Errorf("there are %d bytes", len(kept))
 	}
@@ -310,11 +310,11 @@ func TestStoryFollower(t *testing.T) {
 	}
 }
 
-// TestStoryIsNobodysFailure: a story that cannot be written is no reason to fail.
-func TestStoryIsNobodysFailure(t *testing.T) {
+// TestOplogIsNobodysFailure: a oplog that cannot be written is no reason to fail.
+func TestOplogIsNobodysFailure(t *testing.T) {
 	t.Parallel()
 	d := servertest.Start(t)
-	const id = "no-story"
+	const id = "no-oplog"
 	_, err := d.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{SandboxId: id, CreateSpec: &agboxv1.CreateSpec{Image: d.Image, Lazy: true}})
 	if err == nil { // what no sandbox is known for would be removed
 		err = os.MkdirAll(filepath.Join(d.Dir(), "operation-logs", id, "log"), 0o755)
@@ -330,18 +330,18 @@ func TestStoryIsNobodysFailure(t *testing.T) {
 	d.Delete(id)
 }
 
-// TestStoryOfPull: when a pull began, and how much it brought in what time; the next create finds the image.
-func TestStoryOfPull(t *testing.T) {
+// TestOplogOfPull: when a pull began, and how much it brought in what time; the next create finds the image.
+func TestOplogOfPull(t *testing.T) {
 	t.Parallel()
 	api, registry := dockertest.Engine(t), dockertest.NewRegistry(t, false)
-	ref, _ := registry.Push(t, api, "agbox-test/story:a", 3)
+	ref, _ := registry.Push(t, api, "agbox-test/oplog:a", 3)
 	d := servertest.Start(t)
 	for _, lines := range [][]string{
-		{`create: image \S+/agbox-test/story:a: its pull has begun`, `create: image \S+/agbox-test/story:a pulled with \d{4,} bytes in \d+ ms`},
-		{`create: image \S+/agbox-test/story:a found in \d+ ms`},
+		{`create: image \S+/agbox-test/oplog:a: its pull has begun`, `create: image \S+/agbox-test/oplog:a pulled with \d{4,} bytes in \d+ ms`},
+		{`create: image \S+/agbox-test/oplog:a found in \d+ ms`},
 	} {
 		id := servertest.Accepted(t, d, &agboxv1.CreateSpec{Image: ref})
 		d.AwaitMatch(id, 0, servertest.CreateEnded)
-		inOrder(t, storyOf(t, d, id), lines...)
+		inOrder(t, oplogOf(t, d, id), lines...)
 	}
 }
