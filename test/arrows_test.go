@@ -13,7 +13,7 @@ const module = "github.com/agbox-dev/agbox/"
 // has that of the folder above. Tests may import what they like; nobody else imports what is for tests.
 var rooms = map[string]string{
 	// What people use knows the daemon's wire and nothing else of it.
-	"cmd/agbox": "cmd/agbox/... gateway gateway/access sdk sdk/raw proto/... text",
+	"cmd/agbox": "cmd/agbox/... gateway/... sdk sdk/raw proto/... text",
 	"sdk":       "sdk/raw sdk/apply sdk/pack proto/...",
 	"sdk/raw":   "proto/...",
 	"sdk/apply": "",

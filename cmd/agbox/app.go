@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/agbox-dev/agbox/cmd/agbox/gate"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/text"
 	"github.com/spf13/cobra"
@@ -23,6 +24,8 @@ const (
 type app struct {
 	stdio
 	json    bool
+	host    string // where the daemon is, else the environment says
+	ca      string
 	entered bool // arguments and flags were understood
 	away    sync.Once
 	raw     atomic.Bool // our terminal is another program's
@@ -78,10 +81,12 @@ func (a *app) root() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print responses as JSON, one object per line")
+	root.PersistentFlags().StringVar(&a.host, "host", "", "daemon of another machine: https://HOST:PORT of a gateway, or ssh://USER@HOST (default $AGBOX_HOST)")
+	root.PersistentFlags().StringVar(&a.ca, "tls-ca", "", "PEM file with the certificate of that gateway (default $AGBOX_CA)")
 	daemon, files := daemonCommands{a}, fileCommands{a}
 	root.AddCommand(daemon.versionCommand(), daemon.pingCommand(), daemon.infoCommand(), daemon.doctorCommand(), daemon.pruneCommand(), a.sandboxCommand(),
 		snapshotCommands{a}.snapshotCommand(), files.cpCommand(), files.lsCommand(), files.statCommand(), files.rmCommand(), files.watchFilesCommand(),
-		files.changesCommand())
+		files.changesCommand(), gate.Command(&a.json), gate.DialCommand())
 	return root
 }
 
@@ -120,7 +125,11 @@ func (a *app) with(do func(ctx context.Context, c *sdk.Client, args []string) er
 }
 
 func (a *app) connect() (*sdk.Client, error) {
-	return sdk.New(sdk.WithBrokenStream(a.broken))
+	opts := []sdk.Option{sdk.WithBrokenStream(a.broken)}
+	if host := gate.Host(a.host, a.ca); host != nil {
+		opts = append(opts, host)
+	}
+	return sdk.New(opts...)
 }
 
 // broken tells once that a wait may take longer than thought.

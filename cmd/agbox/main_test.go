@@ -27,6 +27,15 @@ func TestMain(m *testing.M) {
 // "daemon changes DIR" puts a stub in its place, whose sandboxes have changed DIR, at /workspace, in their own way. "sees FILE"
 // compares what was printed last with the file; every time is 2026-01-02 03:04:05, and every pid of a command 7.
 func TestScripts(t *testing.T) {
+	playScripts(t, func(_ testing.TB, socket string, setenv func(key, value string)) {
+		setenv("XDG_RUNTIME_DIR", filepath.Dir(filepath.Dir(socket)))
+	})
+}
+
+// reach has agbox find the daemon on a socket, by its environment.
+type reach func(t testing.TB, socket string, setenv func(key, value string))
+
+func playScripts(t *testing.T, reach reach) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,
@@ -34,7 +43,6 @@ func TestScripts(t *testing.T) {
 			d := sdktest.New(env.WorkDir)
 			d.Findings = []*agboxv1.Finding{{Check: "disk", Level: agboxv1.FindingLevel_FINDING_LEVEL_WARNING, Summary: "nearly full", Remedy: "delete files"}}
 			env.Defer(d.Close)
-			env.Setenv("XDG_RUNTIME_DIR", filepath.Join(env.WorkDir, "run"))
 			env.Setenv("TZ", "UTC")
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each agbox of a race build ends a second late
 			calls := make(chan string, 1000)
@@ -44,8 +52,10 @@ func TestScripts(t *testing.T) {
 				}
 				return nil
 			})
-			env.Values["daemon"], env.Values["calls"], env.Values["test"] = d, calls, t
-			return d.Serve(filepath.Join(env.WorkDir, "run", "agbox", "agboxd.sock"))
+			env.Values["daemon"], env.Values["calls"], env.Values["test"], env.Values["reach"] = d, calls, env.T(), reach
+			socket := filepath.Join(env.WorkDir, "run", "agbox", "agboxd.sock")
+			reach(env.T().(testing.TB), socket, env.Setenv)
+			return d.Serve(socket)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"daemon": daemon, "sees": sees},
 	})
@@ -53,12 +63,11 @@ func TestScripts(t *testing.T) {
 
 func daemon(ts *testscript.TestScript, neg bool, args []string) {
 	d := ts.Value("daemon").(*sdktest.Daemon)
-	socket := filepath.Join(ts.Getenv("XDG_RUNTIME_DIR"), "agbox", "agboxd.sock")
 	switch {
 	case len(args) == 1 && args[0] == "down":
 		d.Shutdown()
 	case len(args) == 1 && args[0] == "up":
-		ts.Check(d.Serve(socket))
+		ts.Check(d.Serve(filepath.Join(ts.Getenv("WORK"), "run", "agbox", "agboxd.sock")))
 	case len(args) >= 2 && args[0] == "await":
 		for call := range ts.Value("calls").(chan string) {
 			if call == strings.Join(args[1:], " ") {
@@ -66,8 +75,9 @@ func daemon(ts *testscript.TestScript, neg bool, args []string) {
 			}
 		}
 	case len(args) == 2 && args[0] == "changes":
-		dir, _ := sdktest.Stub(ts.Value("test").(testing.TB), changed(ts, ts.MkAbs(args[1])))
-		ts.Setenv("XDG_RUNTIME_DIR", dir)
+		t := ts.Value("test").(testing.TB)
+		_, socket := sdktest.Stub(t, changed(ts, ts.MkAbs(args[1])))
+		ts.Value("reach").(reach)(t, socket, ts.Setenv)
 	default:
 		ts.Fatalf("usage: daemon down|up|await RPC SANDBOX|changes DIR")
 	}

@@ -59,7 +59,7 @@ func (a daemonCommands) ping(ctx context.Context, c *sdk.Client, _ []string) err
 	if a.json {
 		return a.printJSON(resp)
 	}
-	if err := a.printLine("%s %s answers on %s", resp.GetDaemon(), resp.GetVersion(), c.Raw().Socket()); err != nil {
+	if err := a.printLine("%s %s answers on %s", resp.GetDaemon(), resp.GetVersion(), c.Raw().Address()); err != nil {
 		return err
 	}
 	if problem := resp.GetIsolationProblem(); problem != "" {

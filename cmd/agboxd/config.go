@@ -49,7 +49,9 @@ type config struct {
 		AllowedCapabilities []string `toml:"allowed_capabilities"`
 	} `toml:"sandbox"`
 	Limits limits `toml:"limits"`
-	Log    struct {
+	// Gateway is for agbox gateway, which reads it itself.
+	Gateway any `toml:"gateway"`
+	Log     struct {
 		Level slog.Level `toml:"level"`
 	} `toml:"log"`
 }

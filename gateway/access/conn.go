@@ -90,7 +90,7 @@ func (c *conn) Invoke(ctx context.Context, method string, request, reply any, op
 		}
 	}
 	if err := c.daemon.Invoke(in.outgoing(), method, message, reply, opts...); err != nil {
-		return err
+		return unreached(err)
 	}
 	in.conceal(reply)
 	return nil
@@ -100,7 +100,7 @@ func (c *call) check(message proto.Message) error {
 	if c.rule.request == nil {
 		return nil
 	}
-	return c.rule.request(c, message)
+	return unreached(c.rule.request(c, message))
 }
 
 // NewStream implements grpc.ClientConnInterface.
@@ -115,7 +115,7 @@ func (c *conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	if err != nil {
 		cancel()
 		in.record(err)
-		return nil, err
+		return nil, unreached(err)
 	}
 	return &boundStream{ClientStream: stream, call: in, cancel: cancel, under: under}, nil
 }
@@ -157,7 +157,7 @@ func (s *boundStream) RecvMsg(m any) error {
 		if refused := s.refused.Load(); refused != nil {
 			return *refused
 		}
-		return err
+		return unreached(err)
 	}
 	s.call.conceal(m)
 	return nil

@@ -18,6 +18,7 @@ const (
 	ReasonScope     = "TOKEN_SCOPE"
 	ReasonQuota     = "TOKEN_QUOTA"
 	ReasonRate      = "TOKEN_RATE"
+	ReasonNoDaemon  = "DAEMON_UNREACHABLE"
 )
 
 // Refusal is a status as the daemon sends them; metadata comes in pairs.
@@ -45,6 +46,15 @@ func refusal(code codes.Code, reason, message string, retry time.Duration, metad
 		st = detailed
 	}
 	return st.Err()
+}
+
+// unreached says in a client's words that the daemon did not answer, or went away: what the transport says is about the gateway's
+// host.
+func unreached(err error) error {
+	if status.Code(err) != codes.Unavailable || reasonOf(err) != "" {
+		return err
+	}
+	return refusal(codes.Unavailable, ReasonNoDaemon, "agboxd is not running: nobody answers the gateway on its socket: start agboxd", time.Second)
 }
 
 // What is not there and what is not theirs are told apart by nothing: these are the daemon's own words.

@@ -120,6 +120,14 @@ func (c *Client) Remote() bool { return c.remote }
 // Socket returns the path of the socket that the client connects to; "" where it does not know one.
 func (c *Client) Socket() string { return c.socket }
 
+// Address is where the daemon is looked for: a socket's path, or a URL.
+func (c *Client) Address() string {
+	if c.host != nil {
+		return c.host.url.Redacted()
+	}
+	return c.socket
+}
+
 // Close ends the connection; calls and streams in flight fail.
 func (c *Client) Close() error { return c.close() }
 
