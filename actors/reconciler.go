@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/agbox-dev/agbox/actors/orphan"
 	"github.com/agbox-dev/agbox/actors/runtime"
 )
 
@@ -18,7 +19,7 @@ type reconciler struct {
 	running bool
 	again   bool
 	retries *backoff.ExponentialBackOff
-	orphans *orphans
+	orphans *orphan.Sweep
 	// due is when the orphans are looked at next, nil for not before the next comparison.
 	due *alarm
 }
@@ -37,7 +38,7 @@ func (r *reconciler) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *actor.Started:
 		r.retries = newBackoff()
-		r.orphans = &orphans{system: r.system}
+		r.orphans = r.system.sweep()
 	case *reconcile:
 		if r.running {
 			r.again = true
@@ -72,7 +73,7 @@ func (r *reconciler) Receive(c actor.Context) {
 }
 
 // reconcile removes what no log knows.
-func (s *System) reconcile(ctx context.Context, orphans *orphans) (next time.Time, err error) {
+func (s *System) reconcile(ctx context.Context, orphans *orphan.Sweep) (next time.Time, err error) {
 	var inventory runtime.Inventory
 	err = s.retryWhileUnreachable(ctx, func() error {
 		var err error
@@ -85,5 +86,5 @@ func (s *System) reconcile(ctx context.Context, orphans *orphans) (next time.Tim
 		}
 		return next, err
 	}
-	return orphans.remove(ctx, inventory)
+	return orphans.Remove(ctx, inventory)
 }

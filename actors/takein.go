@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/orphan"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -15,6 +15,23 @@ import (
 
 // ErrOrphanCount: there are more or fewer sandboxes to be removed than was said.
 var ErrOrphanCount = errors.New("actors: not as many sandboxes as was said")
+
+// Orphan is something of a sandbox in the runtime, or its logs, though no such sandbox was ever accepted.
+type Orphan = orphan.Orphan
+
+// Orphans lists them by id, as the last comparison with the runtime found them.
+func (s *System) Orphans() ([]Orphan, error) { return orphan.List(s.db) }
+
+func (s *System) sweep() *orphan.Sweep {
+	return &orphan.Sweep{DB: s.db, Runtime: s.runtime, Now: s.now, Log: s.log, Known: func(id string) (known, deleted bool) {
+		e, known := s.registry.get(id)
+		if !known {
+			return false, false
+		}
+		state, err := e.load(s.db)
+		return true, err == nil && state.Phase == lifecycle.Deleted
+	}}
+}
 
 // settleOrphans does what the configuration says about what the database does not know, before anything else looks at it.
 func (s *System) settleOrphans(ctx context.Context) error {
@@ -25,7 +42,8 @@ func (s *System) settleOrphans(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	strange, err := s.strange(inventory)
+	sweep := s.sweep()
+	strange, err := sweep.Strange(inventory)
 	if err != nil {
 		return err
 	}
@@ -38,16 +56,9 @@ func (s *System) settleOrphans(ctx context.Context) error {
 	}
 	for _, id := range strange {
 		_, objects := inventory.Objects[id]
-		err = errors.Join(err, s.discardOrphan(ctx, id, objects, "agboxd --forget"))
+		err = errors.Join(err, sweep.Discard(ctx, id, objects, "agboxd --forget"))
 	}
 	return err
-}
-
-// strange are the ids of sandboxes that were never accepted here, in order.
-func (s *System) strange(inventory runtime.Inventory) ([]string, error) {
-	left := s.leftovers(inventory)
-	origins, err := s.db.Origins(left)
-	return slices.DeleteFunc(left, func(id string) bool { return origins[id] != persist.Unknown }), err
 }
 
 // takeIn makes sandboxes of those that the database does not know, and takes in the execs that it does not know of any. What

@@ -29,8 +29,9 @@ var rooms = map[string]string{
 	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",
 	"server":           "server/... actors actors/lifecycle actors/runtime persist execlog guest/files guest/protocol hosttree/... proto/... text",
 	"server/spec":      "paths hosttree hostpath proto/... text",
-	"actors":           "paths actors/lifecycle actors/runtime persist hostpath proto/... text",
+	"actors":           "paths actors/lifecycle actors/orphan actors/runtime persist hostpath proto/... text",
 	"actors/lifecycle": "actors/runtime proto/... text",
+	"actors/orphan":    "actors/runtime persist",
 	"actors/runtime":   "proto/...",
 	"persist":          "proto/...",
 

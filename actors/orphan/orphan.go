@@ -1,4 +1,5 @@
-package actors
+// Package orphan finds what carries the daemon's mark and belongs to no sandbox, and removes each thing when it is time.
+package orphan
 
 import (
 	"context"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agbox-dev/agbox/actors/lifecycle"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 )
@@ -29,9 +29,27 @@ type Orphan struct {
 	FoundAt, RemovedAt time.Time
 }
 
-// Orphans lists them by id, as the last comparison with the runtime found them.
-func (s *System) Orphans() ([]Orphan, error) {
-	since, err := s.db.Quarantined()
+// Runtime removes what is left of a sandbox.
+type Runtime interface {
+	Remove(ctx context.Context, sandboxID string) error
+	Forget(sandboxID string) error
+}
+
+// Sweep is used by one comparison at a time.
+type Sweep struct {
+	DB      *persist.DB
+	Runtime Runtime
+	// Known reports whether there is such a sandbox, and whether nothing of it should be in the runtime.
+	Known func(sandboxID string) (known, deleted bool)
+	Now   func() time.Time
+	Log   *slog.Logger
+	// seen is since when this process sees what it made itself.
+	seen map[string]time.Time
+}
+
+// List lists them by id, as the last comparison with the runtime found them. Any goroutine may call it.
+func List(db *persist.DB) ([]Orphan, error) {
+	since, err := db.Quarantined()
 	if err != nil {
 		return nil, err
 	}
@@ -42,19 +60,11 @@ func (s *System) Orphans() ([]Orphan, error) {
 	return list, nil
 }
 
-// orphans removes what belongs to no sandbox, each thing when it is time. It is the reconciler's, and used by one comparison
-// at a time.
-type orphans struct {
-	system *System
-	// seen is since when this process sees what it made itself.
-	seen map[string]time.Time
-}
-
-// remove removes what is due and returns when it has to look again, zero for never.
-func (o *orphans) remove(ctx context.Context, inventory runtime.Inventory) (next time.Time, err error) {
-	s, now := o.system, o.system.now()
+// Remove removes what is due and returns when it has to look again, zero for never.
+func (s *Sweep) Remove(ctx context.Context, inventory runtime.Inventory) (next time.Time, err error) {
+	now := s.Now()
 	left := s.leftovers(inventory)
-	origins, err := s.db.Origins(left)
+	origins, err := s.DB.Origins(left)
 	if err != nil {
 		return next, err
 	}
@@ -62,7 +72,7 @@ func (o *orphans) remove(ctx context.Context, inventory runtime.Inventory) (next
 		foreign, objects := inventory.Objects[id]
 		return origins[id] != persist.Unknown || objects && !foreign
 	})
-	since, err := s.db.Quarantine(strange, now)
+	since, err := s.DB.Quarantine(strange, now)
 	if err != nil {
 		return next, err
 	}
@@ -75,17 +85,17 @@ func (o *orphans) remove(ctx context.Context, inventory runtime.Inventory) (next
 		case quarantined:
 			due, why = first.Add(quarantineTime), "no log has known it for a day"
 			if first.Equal(now) {
-				s.log.Warn("audit: found what the database does not know: agboxd --adopt takes it in before it is removed",
+				s.Log.Warn("audit: found what the database does not know: agboxd --adopt takes it in before it is removed",
 					slog.String("sandbox_id", id), slog.Time("removed_at", due))
 			}
 		case objects && !foreign:
-			if seen[id] = o.seen[id]; seen[id].IsZero() {
+			if seen[id] = s.seen[id]; seen[id].IsZero() {
 				seen[id] = now
 			}
 			due = seen[id].Add(orphanGrace)
 		}
 		if !due.After(now) {
-			if err := s.discardOrphan(ctx, id, objects, why); err == nil {
+			if err := s.Discard(ctx, id, objects, why); err == nil {
 				delete(seen, id)
 				strange = slices.DeleteFunc(strange, func(other string) bool { return other == id })
 				continue
@@ -96,51 +106,48 @@ func (o *orphans) remove(ctx context.Context, inventory runtime.Inventory) (next
 			next = due
 		}
 	}
-	o.seen = seen
-	_, err = s.db.Quarantine(strange, now)
+	s.seen = seen
+	_, err = s.DB.Quarantine(strange, now)
 	return next, err
 }
 
 // leftovers are the ids of which nothing should be in the runtime, or on disk.
-func (s *System) leftovers(inventory runtime.Inventory) []string {
+func (s *Sweep) leftovers(inventory runtime.Inventory) []string {
 	left := map[string]bool{}
 	for id := range inventory.Objects {
-		if s.orphan(id) {
+		if known, deleted := s.Known(id); !known || deleted {
 			left[id] = true
 		}
 	}
 	for _, id := range inventory.Histories {
-		if _, known := s.registry.get(id); !known {
+		if known, _ := s.Known(id); !known {
 			left[id] = true
 		}
 	}
 	return slices.SortedFunc(maps.Keys(left), strings.Compare)
 }
 
-// orphan reports whether nothing of the sandbox should be in the runtime.
-func (s *System) orphan(id string) bool {
-	e, known := s.registry.get(id)
-	if !known {
-		return true
-	}
-	state, err := e.load(s.db)
-	return err == nil && state.Phase == lifecycle.Deleted
+// Strange are the ids of sandboxes that were never accepted here, in order.
+func (s *Sweep) Strange(inventory runtime.Inventory) ([]string, error) {
+	left := s.leftovers(inventory)
+	origins, err := s.DB.Origins(left)
+	return slices.DeleteFunc(left, func(id string) bool { return origins[id] != persist.Unknown }), err
 }
 
-// discardOrphan removes the sandbox's objects and, unless its history is kept, what is on disk.
-func (s *System) discardOrphan(ctx context.Context, id string, objects bool, why string) error {
+// Discard removes the sandbox's objects and, unless its history is kept, what is on disk.
+func (s *Sweep) Discard(ctx context.Context, id string, objects bool, why string) error {
 	var err error
 	if objects {
-		err = s.runtime.Remove(ctx, id)
-		s.log.Warn("audit: objects removed", slog.String("sandbox_id", id), slog.String("reason", why), slog.Any("error", err))
+		err = s.Runtime.Remove(ctx, id)
+		s.Log.Warn("audit: objects removed", slog.String("sandbox_id", id), slog.String("reason", why), slog.Any("error", err))
 	}
-	if _, known := s.registry.get(id); known || err != nil {
+	if known, _ := s.Known(id); known || err != nil {
 		return err
 	}
-	err = s.runtime.Forget(id)
-	s.log.Warn("audit: logs removed", slog.String("sandbox_id", id), slog.String("reason", why), slog.Any("error", err))
+	err = s.Runtime.Forget(id)
+	s.Log.Warn("audit: logs removed", slog.String("sandbox_id", id), slog.String("reason", why), slog.Any("error", err))
 	if err != nil {
 		return err
 	}
-	return s.db.End(id)
+	return s.DB.End(id)
 }
