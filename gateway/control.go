@@ -3,10 +3,12 @@ package gateway
 import (
 	"net"
 	"net/http"
+	"path/filepath"
 
 	"google.golang.org/grpc"
 
 	"github.com/agbox-dev/agbox/gateway/access"
+	"github.com/agbox-dev/agbox/gateway/build"
 	"github.com/agbox-dev/agbox/gateway/e2b"
 	"github.com/agbox-dev/agbox/sdk"
 )
@@ -17,6 +19,9 @@ func (g *Gateway) control(conn grpc.ClientConnInterface) (*e2b.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	if g.builds, err = build.Open(filepath.Join(g.config.Tokens.Dir(), "templates"), g.config.Log); err != nil {
+		return nil, err
+	}
 	return e2b.New(e2b.Config{
 		Client: func(r *http.Request) (*sdk.Client, error) {
 			id, known := access.FromContext(r.Context())
@@ -25,6 +30,11 @@ func (g *Gateway) control(conn grpc.ClientConnInterface) (*e2b.Handler, error) {
 			}
 			return sdk.Over(g.access.Conn(id))
 		},
+		Owner: func(r *http.Request) string {
+			id, _ := access.FromContext(r.Context())
+			return id.Name
+		},
+		Builds: g.builds,
 		Daemon: daemon, Token: g.access.SandboxToken, Templates: g.config.Templates, Domain: g.domain(), Log: g.config.Log,
 	}), nil
 }

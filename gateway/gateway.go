@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/agbox-dev/agbox/gateway/access"
+	"github.com/agbox-dev/agbox/gateway/build"
 	"github.com/agbox-dev/agbox/gateway/e2b"
 	"github.com/agbox-dev/agbox/gateway/route"
 )
@@ -51,6 +52,7 @@ type Gateway struct {
 	handlers handlers
 	guesses  guesses
 	plane    *e2b.Handler
+	builds   *build.Builds
 }
 
 // handlers answer what the gateway passes on. To those of a sandbox's port it passes on everything, with its route.Target and
@@ -142,6 +144,9 @@ func (g *Gateway) Close() error {
 	if g.plane != nil {
 		g.plane.Close()
 	}
+	if g.builds != nil {
+		g.builds.Close()
+	}
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -166,6 +171,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.serveGRPC(w, r.WithContext(ctx))
 	case r.URL.Path == "/health": // E2B's clients ask it without a token
 		w.WriteHeader(http.StatusNoContent)
+	case strings.HasPrefix(r.URL.Path, e2b.UploadPath): // signed in place of a token
+		g.handlers.e2b.ServeHTTP(w, r.WithContext(ctx))
 	default:
 		g.serveKnown(w, r.WithContext(ctx))
 	}

@@ -23,7 +23,8 @@ var rooms = map[string]string{
 	"gateway":        "gateway/... sdk/... proto/... text",
 	"gateway/access": "ranges server/spec proto/... text",
 	"gateway/route":  "",
-	"gateway/e2b":    "ranges sdk proto/...",
+	"gateway/e2b":    "gateway/build ranges sdk proto/...",
+	"gateway/build":  "sdk proto/...",
 
 	// The daemon: each asks those after it.
 	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",

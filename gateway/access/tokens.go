@@ -83,6 +83,9 @@ func OpenTokens(dir string) (*Tokens, error) {
 	return &Tokens{dir: dir}, nil
 }
 
+// Dir is the gateway's state directory.
+func (t *Tokens) Dir() string { return t.dir }
+
 var nameForm = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
 // Add keeps a token and returns it: it is told this once and never again. Hash and Created are filled in.

@@ -44,6 +44,7 @@ func (c *call) create(otherwise time.Duration) (int, any, error) {
 	n.Template, n.Alias, n.CPUs, n.MemoryBytes = from.template, from.alias, from.CPUs, from.MemoryBytes
 	spec.Image, spec.AllowNewPrivileges = from.Image, from.trusted
 	spec.CPULimit, spec.MemoryLimit = from.CPUs, from.MemoryBytes
+	from.made.lay(&spec)
 	if spec.Labels, err = n.labels(request.Metadata); err != nil {
 		return 0, nil, err
 	}
@@ -55,7 +56,39 @@ func (c *call) create(otherwise time.Duration) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	if err := c.awaitStarted(made, from.made.Ready); err != nil {
+		return 0, nil, err
+	}
 	return http.StatusCreated, c.answer(made), nil
+}
+
+// lay gives the sandbox what its template's steps have set, as far as the request does not say otherwise.
+func (m madeNote) lay(spec *sdk.Spec) {
+	for name, value := range m.Env {
+		if _, given := spec.Env[name]; !given {
+			spec.Env[name] = value
+		}
+	}
+	spec.User, spec.WorkingDir = m.User, m.Workdir
+	if m.Start != "" {
+		spec.Command, spec.OnCommandEnd = []string{"/bin/sh", "-c", m.Start}, sdk.CommandEndKeeps
+	}
+}
+
+// awaitStarted returns when the template's own question whether it is ready has a yes. A sandbox that does not get there is deleted.
+func (c *call) awaitStarted(b box, ready string) error {
+	if ready == "" {
+		return nil
+	}
+	_, err := c.make(b.ID, func(ctx context.Context) (sdk.Sandbox, error) {
+		result, err := c.client.Run(ctx, b.ID, []string{"/bin/sh", "-c", `until /bin/sh -c "$AGBOX_READY"; do sleep 0.2; done`},
+			sdk.WithEnv(map[string]string{"AGBOX_READY": ready}), sdk.WithTimeout(patience), sdk.WithMaxLog(1<<20))
+		if err == nil && result.ExitCode != 0 {
+			err = refused(http.StatusGatewayTimeout, "the template's ready command has not succeeded within %s: %s", patience, ready)
+		}
+		return b.Sandbox, err
+	})
+	return err
 }
 
 // make returns a sandbox once it is READY. One that does not get there, or whose caller is gone, is deleted: nobody knows its id.

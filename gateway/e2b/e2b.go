@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/agbox-dev/agbox/gateway/build"
 	"github.com/agbox-dev/agbox/sdk"
 )
 
@@ -52,6 +53,9 @@ type Config struct {
 	Token func(sandboxID string) string
 	// Templates are the aliases that operators configured.
 	Templates map[string]Template
+	// Owner names who sent a request, for what is kept of builds. Builds are nil where none are to be made.
+	Owner  func(*http.Request) string
+	Builds *build.Builds
 	// Domain is the domain of sandboxes' ports, such as localhost:7439, "" where they are not served.
 	Domain string
 	Log    *slog.Logger

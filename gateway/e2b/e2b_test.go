@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/agbox-dev/agbox/gateway/build"
 	"github.com/agbox-dev/agbox/gateway/e2b"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/sdk/sdktest"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 type api struct {
 	*testing.T
 	url    string
+	dir    string
 	daemon *sdktest.Daemon
 	client *sdk.Client
 }
@@ -37,7 +39,7 @@ func newAPI(t *testing.T) *api {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	a := &api{T: t, daemon: daemon, client: client}
+	a := &api{T: t, daemon: daemon, client: client, dir: t.TempDir()}
 	a.url = a.gateway()
 	return a
 }
@@ -51,6 +53,7 @@ func (a *api) gateway() string {
 			}
 			return a.client, nil
 		},
+		Builds: a.builds(), Owner: func(r *http.Request) string { return r.Header.Get("X-API-KEY") },
 		Daemon: a.client, Token: func(id string) string { return "token of " + id }, Domain: "localhost:7439", Log: slog.New(slog.DiscardHandler),
 		Templates: map[string]e2b.Template{"base": {Image: "debian:12", CPUs: 2, MemoryBytes: 1 << 30}, "broken": {Image: sdktest.ImageBroken}},
 	})
@@ -58,6 +61,16 @@ func (a *api) gateway() string {
 	a.Cleanup(handler.Close)
 	a.Cleanup(server.Close)
 	return server.URL
+}
+
+// builds are those of the test's one directory.
+func (a *api) builds() *build.Builds {
+	builds, err := build.Open(a.dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		a.Fatal(err)
+	}
+	a.Cleanup(builds.Close)
+	return builds
 }
 
 // object is JSON.

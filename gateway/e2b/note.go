@@ -36,6 +36,16 @@ type note struct {
 	Network        json.RawMessage `json:"network,omitempty"`
 	CPUs           float64         `json:"cpus,omitempty"`
 	MemoryBytes    int64           `json:"memory,omitempty"`
+	// Made is what the steps of a template have set, of a template only.
+	Made *madeNote `json:"made,omitempty"`
+}
+
+type madeNote struct {
+	Env     map[string]string `json:"env,omitempty"`
+	User    string            `json:"user,omitempty"`
+	Workdir string            `json:"workdir,omitempty"`
+	Start   string            `json:"start,omitempty"`
+	Ready   string            `json:"ready,omitempty"`
 }
 
 // labels are those of a sandbox with this note and metadata.

@@ -54,6 +54,10 @@ func (h *Handler) route() {
 	} {
 		h.mux.Handle(pattern, h.serve(do))
 	}
+	for pattern, do := range (builds{h}).route() {
+		h.mux.Handle(pattern, h.serve(do))
+	}
+	h.mux.HandleFunc(UploadPath, h.upload)
 	h.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 }
 

@@ -119,7 +119,7 @@ func TestUnknown(t *testing.T) {
 	a.do(http.StatusNoContent, "GET", "/health", nil)
 	a.do(http.StatusNotFound, "GET", "/nothing", nil)
 	a.do(http.StatusNotFound, "PATCH", "/sandboxes/x", nil)
-	for _, path := range []string{"/volumes", "/secrets/x", "/teams", "/api-keys", "/v3/templates", "/templates/x/files/y"} {
+	for _, path := range []string{"/volumes", "/secrets/x", "/teams", "/api-keys", "/templates/tags", "/templates/x/files/y"} {
 		a.do(http.StatusNotImplemented, "POST", path, object{})
 	}
 	a.do(http.StatusBadRequest, "POST", "/v2/sandboxes", "{")

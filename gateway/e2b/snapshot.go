@@ -14,7 +14,8 @@ import (
 const (
 	kindSnapshot = "snapshot"
 	labelName    = "e2b/name"
-	labelTag     = "e2b/tag"
+	labelTag     = "e2b/tag" // several have commas between them
+	labelBuild   = "e2b/build"
 )
 
 var snapshotName = regexp.MustCompile(`^[a-z0-9_-]{1,128}(:[a-z0-9._-]{1,128})?$`)
@@ -35,14 +36,23 @@ type kept struct {
 
 // names are those by which the snapshot is known: as it was named.
 func (k kept) names() []string {
-	name, tag := k.Labels[labelName], k.Labels[labelTag]
-	switch {
-	case name == "":
-		return []string{}
-	case tag == defaultTag:
-		return []string{name}
+	names := []string{}
+	for _, tag := range k.tags() {
+		if tag == defaultTag {
+			names = append(names, k.Labels[labelName])
+		} else {
+			names = append(names, k.Labels[labelName]+":"+tag)
+		}
 	}
-	return []string{name + ":" + tag}
+	return names
+}
+
+// tags are those of its name, if it has one.
+func (k kept) tags() []string {
+	if k.Labels[labelName] == "" {
+		return nil
+	}
+	return strings.Split(k.Labels[labelTag], ",")
 }
 
 // called reports whether this is a name of the snapshot; of one without a tag, that is the default's.
@@ -51,7 +61,7 @@ func (k kept) called(name string) bool {
 	if !tagged {
 		tag = defaultTag
 	}
-	return name == k.ID || k.Labels[labelName] != "" && bare == k.Labels[labelName] && tag == k.Labels[labelTag]
+	return name == k.ID || bare == k.Labels[labelName] && slices.Contains(k.tags(), tag)
 }
 
 func keptOf(s sdk.Snapshot) kept {

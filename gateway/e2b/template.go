@@ -19,6 +19,7 @@ type source struct {
 	// template is what lists filter by: the alias, or the image's reference.
 	template, alias string
 	snapshot        string
+	made            madeNote
 	// trusted: an operator chose the image, so that setuid programs in it, such as sudo, work.
 	trusted bool
 }
@@ -33,8 +34,11 @@ func (c *call) resolve(name string) (source, error) {
 	kept, err := c.kept(name)
 	if err == nil {
 		n := kept.note
-		return source{template: n.Template, alias: n.Alias, snapshot: kept.ID,
-			Template: Template{CPUs: n.CPUs, MemoryBytes: n.MemoryBytes}}, nil
+		from := source{template: n.Template, alias: n.Alias, snapshot: kept.ID, Template: Template{CPUs: n.CPUs, MemoryBytes: n.MemoryBytes}}
+		if n.Made != nil {
+			from.made = *n.Made
+		}
+		return from, nil
 	}
 	if !errors.Is(err, errNoTemplate) {
 		return source{}, err
@@ -64,13 +68,23 @@ type templateAnswer struct {
 	BuildCount  int       `json:"buildCount"`
 }
 
-// templates lists the configuration's.
+// templates lists the configuration's and those that were built.
 func (c *call) templates() (int, any, error) {
 	list := []templateAnswer{}
 	for alias, t := range c.config.Templates {
 		l := box{note: note{Template: alias, Alias: alias, CPUs: t.CPUs, MemoryBytes: t.MemoryBytes}}.listed()
 		list = append(list, templateAnswer{TemplateID: alias, BuildID: noBuild, Aliases: []string{alias}, Names: []string{alias},
 			CPUCount: l.CPUCount, MemoryMB: l.MemoryMB, EnvdVersion: EnvdVersion, BuildStatus: "ready"})
+	}
+	built, err := c.client.ListSnapshots(c.Context(), sdk.SnapshotFilter{Labels: map[string]string{LabelKind: kindTemplate}})
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, s := range built {
+		k := keptOf(s)
+		l := box{note: k.note}.listed()
+		list = append(list, templateAnswer{TemplateID: k.ID, BuildID: k.Labels[labelBuild], Aliases: []string{k.Labels[labelName]}, Names: k.names(),
+			CPUCount: l.CPUCount, MemoryMB: l.MemoryMB, CreatedAt: k.CreatedAt, UpdatedAt: k.CreatedAt, EnvdVersion: EnvdVersion, BuildStatus: "ready", BuildCount: 1})
 	}
 	slices.SortFunc(list, func(a, b templateAnswer) int { return strings.Compare(a.TemplateID, b.TemplateID) })
 	return http.StatusOK, list, nil
