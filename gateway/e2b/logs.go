@@ -46,7 +46,7 @@ func (c *call) operations() ([]logEntry, error) {
 }
 
 // logs is the older form: from a time in milliseconds on.
-func (c *call) logs() (int, any, error) {
+func logs(c *call) (int, any, error) {
 	start, err := c.number("start", 0, 0, farAway<<10)
 	if err != nil {
 		return 0, nil, err
@@ -72,7 +72,7 @@ func (c *call) logs() (int, any, error) {
 	return http.StatusOK, map[string]any{"logs": lines, "logEntries": entries}, nil
 }
 
-func (c *call) logsV2() (int, any, error) {
+func logsV2(c *call) (int, any, error) {
 	q := c.URL.Query()
 	direction := cmp.Or(q.Get("direction"), "forward")
 	levels := []string{"debug", "info", "warn", "error"}

@@ -155,7 +155,7 @@ func (c *call) samples(b box, start, end int64) []sample {
 }
 
 // metricsOfMany is the newest measurement of each sandbox that is named and has one.
-func (c *call) metricsOfMany() (int, any, error) {
+func metricsOfMany(c *call) (int, any, error) {
 	named := strings.Split(c.URL.Query().Get("sandbox_ids"), ",")
 	if len(named) > maxPage {
 		return 0, nil, refused(http.StatusBadRequest, "sandbox_ids names %d sandboxes: name at most %d", len(named), maxPage)

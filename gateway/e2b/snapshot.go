@@ -78,12 +78,18 @@ func (c *call) kept(name string) (kept, error) {
 	if err != nil {
 		return kept{}, err
 	}
+	bare, _, _ := strings.Cut(name, ":")
+	missing := errNoTemplate
 	for _, s := range list {
-		if k := keptOf(s); !s.Fork && k.called(name) {
+		k := keptOf(s)
+		if !s.Fork && k.called(name) {
 			return k, nil
 		}
+		if bare == k.Labels[labelName] && bare != "" {
+			missing = refused(http.StatusNotFound, "%q has no tag of this name: it has %s", name, strings.Join(k.names(), ", "))
+		}
 	}
-	return kept{}, errNoTemplate
+	return kept{}, missing
 }
 
 func (c *call) snapshot() (int, any, error) {

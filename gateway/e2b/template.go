@@ -69,7 +69,7 @@ type templateAnswer struct {
 }
 
 // templates lists the configuration's and those that were built.
-func (c *call) templates() (int, any, error) {
+func templates(c *call) (int, any, error) {
 	list := []templateAnswer{}
 	for alias, t := range c.config.Templates {
 		l := box{note: note{Template: alias, Alias: alias, CPUs: t.CPUs, MemoryBytes: t.MemoryBytes}}.listed()
@@ -93,7 +93,7 @@ func (c *call) templates() (int, any, error) {
 // noBuild is the build of what was not built here.
 const noBuild = "00000000-0000-0000-0000-000000000000"
 
-func (c *call) templateByAlias() (int, any, error) {
+func templateByAlias(c *call) (int, any, error) {
 	name := c.PathValue("alias")
 	from, err := c.resolve(name)
 	if err == nil && from.alias == "" && from.snapshot == "" {
