@@ -40,8 +40,10 @@ func (a *alarm) stop() {
 	}
 }
 
+func (s *sandbox) policy() lifecycle.Policy { return s.system.policy(s.entry.spec) }
+
 func (s *sandbox) next() (lifecycle.Command, time.Time) {
-	return lifecycle.Next(s.state, s.system.policy(s.entry.spec), s.entry.lease.now(), s.system.now())
+	return lifecycle.Next(s.state, s.policy(), s.entry.presence(), s.system.now())
 }
 
 // setAlarm leaves an alarm alone that is set to the right time already. One that has rung is set again when the state has changed

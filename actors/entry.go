@@ -21,7 +21,8 @@ type entry struct {
 	spec      *agboxv1.CreateSpec
 	requestID string
 	pid       *actor.PID
-	lease     lease
+	lease     users
+	traffic   users
 	// quarantine is why the sandbox was given up, nil while it is not.
 	quarantine atomic.Pointer[string]
 	// operation is the work that runs, nil when none does. It is the actor's: an incarnation finds that of the one before.
@@ -34,7 +35,7 @@ type entry struct {
 }
 
 func newEntry(id string, spec *agboxv1.CreateSpec) *entry {
-	return &entry{id: id, spec: spec, lease: lease{count: lifecycle.Lease{Since: time.Now()}}, gone: make(chan struct{})}
+	return &entry{id: id, spec: spec, lease: users{count: lifecycle.Users{Since: time.Now()}}, gone: make(chan struct{})}
 }
 
 // replayChunk bounds how many events are in memory at once while a log is folded.

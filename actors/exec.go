@@ -90,7 +90,7 @@ func (s *sandbox) runExec(c actor.Context, request *agboxv1.CreateExecRequest) {
 
 // runCommand waits for the end of the primary's own command, which runs as long as the sandbox does.
 func (s *sandbox) runCommand(c actor.Context) {
-	if s.execs[runtime.CommandID] != nil || !s.system.policy(s.entry.spec).FollowsCommand(s.state) {
+	if s.execs[runtime.CommandID] != nil || !s.policy().FollowsCommand(s.state) {
 		return
 	}
 	s.commandOver = false

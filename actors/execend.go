@@ -21,7 +21,7 @@ func (s *sandbox) execEnded(c actor.Context, m *execEnded) {
 // commandEnded records the end of the primary's own command, or has the sandbox halted first when that is its failure: then no
 // exec runs any more when it is recorded.
 func (s *sandbox) commandEnded(c actor.Context, m *execEnded) {
-	if !s.system.policy(s.entry.spec).HaltsOnCommandEnd() {
+	if !s.policy().HaltsOnCommandEnd() {
 		s.take(c, []*step{s.fact(c.Self(), m, lifecycle.CommandEnded{Result: m.result})})
 		return
 	}

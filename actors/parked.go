@@ -13,37 +13,41 @@ func (s *sandbox) park(c actor.Context, m *request) {
 	s.wake(c)
 }
 
-// wake has the sandbox go on when a use waits for that, and lets the uses go when it does, or will not. All that wait
+// wake has the sandbox go on when a use waits for that, and lets those go that need not wait any more. All that wait
 // together share one try.
 func (s *sandbox) wake(c actor.Context) {
-	if len(s.parked) == 0 {
+	waiting := s.parked[:0:0]
+	for _, m := range s.parked {
+		if s.policy().Waits(s.state, m.command) {
+			waiting = append(waiting, m)
+		} else {
+			s.enqueue(c, m.step())
+		}
+	}
+	s.parked = waiting
+	if len(waiting) == 0 {
+		s.tried = false
 		return
 	}
 	switch command := s.state.Wake(); {
-	case command == nil && !s.state.Waits(lifecycle.StartExec{}):
-		s.release(c, nil)
 	case command == nil || s.entry.operation != nil:
 	case s.tried:
-		s.release(c, lifecycle.NotReady(s.state))
+		s.release(lifecycle.NotReady(s.state))
 	default:
 		s.tried = true
 		s.take(c, []*step{{command: command, done: func(err error) {
 			if err != nil {
-				s.release(c, err)
+				s.release(err)
 			}
 		}}})
 	}
 }
 
-// release answers those who wait with err, or has them decided on as things are now.
-func (s *sandbox) release(c actor.Context, err error) {
+// release answers all who wait with err.
+func (s *sandbox) release(err error) {
 	parked := s.parked
 	s.parked, s.tried = nil, false
 	for _, m := range parked {
-		if err != nil {
-			m.reply(answer{state: s.state, err: err})
-			continue
-		}
-		s.enqueue(c, m.step())
+		m.reply(answer{state: s.state, err: err})
 	}
 }

@@ -75,7 +75,7 @@ type linkLost struct{ why string }
 func (s *sandbox) Receive(c actor.Context) {
 	switch m := c.Message().(type) {
 	case *request:
-		if s.state.Waits(m.command) {
+		if s.policy().Waits(s.state, m.command) {
 			s.park(c, m)
 			return
 		}
@@ -88,7 +88,7 @@ func (s *sandbox) Receive(c actor.Context) {
 		}
 	}
 	if _, crashed := c.Message().(*actor.Restarting); crashed {
-		s.release(c, errCrashed)
+		s.release(errCrashed)
 		if s.batch != nil {
 			abandon(s.batch.steps)
 			s.batch = nil
@@ -145,7 +145,7 @@ func (s *sandbox) Receive(c actor.Context) {
 		s.act(c)
 	case *alarm:
 		s.ring(c, m)
-	case *leaseChanged:
+	case *presenceChanged:
 		s.act(c)
 	}
 }
@@ -233,7 +233,7 @@ func (s *sandbox) operationEnded(c actor.Context, m *operationEnded) {
 		return
 	}
 	var steps []*step
-	for _, fact := range lifecycle.Facts(s.state, s.system.policy(s.entry.spec), m.ended) {
+	for _, fact := range lifecycle.Facts(s.state, s.policy(), m.ended) {
 		steps = append(steps, s.fact(c.Self(), m, fact))
 	}
 	look := m.ended.Operation == lifecycle.NoOperation

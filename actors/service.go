@@ -20,7 +20,7 @@ type served struct {
 // serve starts the optional services that are to be started, each by itself, and gives up others that are being started.
 func (s *sandbox) serve(c actor.Context) {
 	wanted := map[string]bool{}
-	for _, service := range s.system.policy(s.entry.spec).ServicesToStart(s.state) {
+	for _, service := range s.policy().ServicesToStart(s.state) {
 		wanted[service.Name] = true
 		if s.serving[service.Name] != nil {
 			continue

@@ -163,7 +163,7 @@ func (s *sandbox) rejoin(c actor.Context) bool {
 func (s *sandbox) decide(st *step, state lifecycle.State) {
 	now := s.system.now()
 	st.after, st.entry = state, persist.Entry{}
-	if st.events, st.err = lifecycle.Decide(state, s.system.policy(s.entry.spec), st.command, now); st.err != nil {
+	if st.events, st.err = lifecycle.Decide(state, s.policy(), st.command, now); st.err != nil {
 		return
 	}
 	cancel, _ := st.command.(lifecycle.CancelExec)

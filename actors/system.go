@@ -87,7 +87,7 @@ type View struct {
 
 func (s *System) view(e *entry, state lifecycle.State) View {
 	p := s.policy(e.spec)
-	return View{Spec: e.spec, State: state, ExpiresAt: p.ExpiresAt(state), IdleAt: p.IdleAt(state), LeaseEndsAt: p.LeaseEndsAt(state, e.lease.now())}
+	return View{Spec: e.spec, State: state, ExpiresAt: p.ExpiresAt(state), IdleAt: p.IdleAt(state, e.traffic.now()), LeaseEndsAt: p.LeaseEndsAt(state, e.lease.now())}
 }
 
 func (s *System) policy(spec *agboxv1.CreateSpec) lifecycle.Policy {

@@ -99,6 +99,7 @@ var _ interface {
 	runtime.Host
 	runtime.Snapshots
 	runtime.Input
+	runtime.Ports
 } = (*Docker)(nil)
 
 // New connects to the engine, negotiates the API version (20.10 and newer are served) and learns which subnets
@@ -214,4 +215,9 @@ func (d *Docker) Close() error {
 	d.images.Close()
 	d.links.Close()
 	return errors.Join(d.networks.Close(), d.api.Close())
+}
+
+// Dial connects to a port of a sandbox, as runtime.Ports says.
+func (d *Docker) Dial(ctx context.Context, sandboxID string, port uint16) (runtime.Connection, error) {
+	return d.links.Dial(ctx, sandboxID, port)
 }

@@ -49,6 +49,7 @@ type Config struct {
 type Runtime interface {
 	runtime.Host
 	runtime.Snapshots
+	runtime.Ports
 	output.Files
 	fileRuntime
 	layerRuntime

@@ -43,8 +43,9 @@ type (
 		Lazy       bool
 		ForkedFrom string
 	}
-	// Use begins to make a DORMANT sandbox and means nothing to any other.
-	Use struct{}
+	// Use begins to make a DORMANT sandbox and means nothing to any other, but that Traffic, which is somebody who connects to a
+	// port of the sandbox, waits for one that goes on for traffic.
+	Use struct{ Traffic bool }
 	// Resume starts a sandbox again whose time is not over.
 	Resume struct{}
 	// Stop ends every process: those that get TERM have Grace until KILL, nil for the daemon's own. With Force all get

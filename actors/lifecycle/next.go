@@ -7,7 +7,7 @@ import (
 
 // Next returns what becomes of a sandbox in this state when nothing else happens: the command that it gives itself, and when. A
 // time that is over means now, the zero time never. A time without a command is when the operation in progress begins.
-func Next(s State, p Policy, lease Lease, now time.Time) (next Command, at time.Time) {
+func Next(s State, p Policy, present Presence, now time.Time) (next Command, at time.Time) {
 	consider := func(when time.Time, command Command) {
 		if !when.IsZero() && (at.IsZero() || when.Before(at)) {
 			next, at = command, when
@@ -16,7 +16,7 @@ func Next(s State, p Policy, lease Lease, now time.Time) (next Command, at time.
 	if s.Operation == Restarting && !s.Begun(now) {
 		consider(s.RestartAt.AsTime(), nil)
 	}
-	consider(p.IdleAt(s), p.onIdle())
+	consider(p.IdleAt(s, present.Traffic), p.onIdle())
 	if s.Phase == Stopped && p.CleanupTTL > 0 {
 		consider(s.ChangedAt.AsTime().Add(p.CleanupTTL), Delete{Reason: ReasonCleanupTTL})
 	}
@@ -37,7 +37,7 @@ func Next(s State, p Policy, lease Lease, now time.Time) (next Command, at time.
 		end(p.ExpiresAt(s), p.Spec.GetOnExpiry(), ReasonMaxDuration)
 	}
 	if s.Phase != None {
-		end(p.LeaseEndsAt(s, lease), p.Spec.GetLease().GetOnEnd(), ReasonLeaseEnded)
+		end(p.LeaseEndsAt(s, present.Lease), p.Spec.GetLease().GetOnEnd(), ReasonLeaseEnded)
 	}
 	return next, at
 }
@@ -63,13 +63,16 @@ func (s State) Life() string {
 	return strconv.FormatInt(max(begun, s.RestartAt.AsTime().UnixNano()), 10)
 }
 
-// Waits reports whether a command that uses the sandbox waits until the sandbox goes on: a lazy one is made first, and one that was
-// paused because it was idle goes on for an exec.
-func (s State) Waits(c Command) bool {
+// Waits reports whether a command that uses the sandbox waits until the sandbox goes on: a lazy one is made first, one that was
+// paused because it was idle goes on for an exec, and for traffic one whose spec says so, also from a stop.
+func (p Policy) Waits(s State, c Command) bool {
 	_, exec := c.(StartExec)
-	_, use := c.(Use)
-	if s.Phase == Dormant || s.Making() {
-		return exec || use
+	use, uses := c.(Use)
+	switch {
+	case s.Phase == Dormant || s.Making():
+		return exec || uses
+	case use.Traffic && p.Spec.GetWake() == wakeOnTraffic:
+		return s.Phase == Paused || s.Phase == Stopped || s.Phase == Pending || s.Operation != NoOperation && s.Up()
 	}
 	return exec && s.Reason == ReasonIdleTTL && (s.Phase == Paused || s.Operation == Pausing)
 }
@@ -79,6 +82,8 @@ func (s State) Wake() Command {
 	switch {
 	case s.Phase == Dormant:
 		return Use{}
+	case s.Phase == Stopped:
+		return Resume{}
 	case s.Phase == Paused && s.Operation == NoOperation:
 		return Unpause{}
 	}

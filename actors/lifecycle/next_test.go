@@ -34,12 +34,12 @@ func TestNext(t *testing.T) {
 	lease := func(onEnd string) lifecycle.Policy {
 		return spec(&agboxv1.CreateSpec{Lease: &agboxv1.LeaseSpec{Grace: minutes(1), OnEnd: onEnd}})
 	}
-	free, held := lifecycle.Lease{Since: start}, lifecycle.Lease{Since: start, Holders: 1}
+	free, held := lifecycle.Users{Since: start}, lifecycle.Users{Since: start, Count: 1}
 	idleStop, leaseEnd := lifecycle.Stop{Reason: "idle_ttl"}, lifecycle.Delete{Reason: "lease_ended"}
 	for _, c := range []struct {
 		what, state string
 		policy      lifecycle.Policy
-		lease       lifecycle.Lease
+		lease       lifecycle.Users
 		next        lifecycle.Command
 		after       time.Duration // since the state's last event; -1: never
 	}{
@@ -72,7 +72,7 @@ func TestNext(t *testing.T) {
 		{"it is gone", "deleted", spec(&agboxv1.CreateSpec{MaxDuration: minutes(3)}), free, nil, -1},
 	} {
 		s := pathOf(t, c.state)
-		next, at := lifecycle.Next(s.state, c.policy, c.lease, s.now)
+		next, at := lifecycle.Next(s.state, c.policy, lifecycle.Presence{Lease: c.lease}, s.now)
 		after := time.Duration(-1)
 		if !at.IsZero() {
 			after = at.Sub(s.now)
@@ -88,10 +88,10 @@ func TestNext(t *testing.T) {
 func TestExpiryPauses(t *testing.T) {
 	s := newSandbox().must(t, ready()...)
 	s.policy = lifecycle.Policy{Spec: &agboxv1.CreateSpec{MaxDuration: durationpb.New(time.Minute), OnExpiry: "pause"}}
-	next, at := lifecycle.Next(s.state, s.policy, lifecycle.Lease{}, s.now)
+	next, at := lifecycle.Next(s.state, s.policy, lifecycle.Presence{}, s.now)
 	s.now = at
 	s.must(t, next, lifecycle.OperationFailed{Operation: lifecycle.Pausing, Message: "busy"})
-	next, again := lifecycle.Next(s.state, s.policy, lifecycle.Lease{}, s.now)
+	next, again := lifecycle.Next(s.state, s.policy, lifecycle.Presence{}, s.now)
 	if next != (lifecycle.Pause{Reason: lifecycle.ReasonMaxDuration}) || again.Sub(at) < 10*time.Second || again.Sub(at) > time.Minute {
 		t.Errorf("after a pause that failed it does %v %v later", next, again.Sub(at))
 	}
@@ -102,20 +102,57 @@ func TestExpiryPauses(t *testing.T) {
 	}
 	later := s.now.Add(time.Hour)
 	s.must(t, lifecycle.Extend{ExpiresAt: &later}, lifecycle.Unpause{}, lifecycle.OperationDone{Operation: lifecycle.Unpausing})
-	if next, at := lifecycle.Next(s.state, s.policy, lifecycle.Lease{}, s.now); next == nil || !at.Equal(later) {
+	if next, at := lifecycle.Next(s.state, s.policy, lifecycle.Presence{}, s.now); next == nil || !at.Equal(later) {
 		t.Errorf("after it was extended and unpaused it does %v at %v", next, at)
+	}
+}
+
+// TestTraffic: a sandbox that somebody is connected to is not idle, and its idle time counts from the last one's end.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	s, idle := pathOf(t, "ready"), lifecycle.Policy{IdleTTL: time.Minute}
+	if next, at := lifecycle.Next(s.state, idle, lifecycle.Presence{Traffic: lifecycle.Users{Count: 1, Since: s.now}}, s.now); next != nil || !at.IsZero() {
+		t.Errorf("while somebody is connected it does %v at %v", next, at)
+	}
+	left := lifecycle.Users{Since: s.now.Add(time.Hour)}
+	next, at := lifecycle.Next(s.state, idle, lifecycle.Presence{Traffic: left}, s.now)
+	if next != (lifecycle.Stop{Reason: lifecycle.ReasonIdleTTL}) || !at.Equal(left.Since.Add(time.Minute)) {
+		t.Errorf("after the last one has left it does %v at %v", next, at)
+	}
+}
+
+// TestWakeByTraffic: a sandbox whose spec says so goes on for traffic from wherever it stands still, and no other does.
+func TestWakeByTraffic(t *testing.T) {
+	t.Parallel()
+	wakes := lifecycle.Policy{Spec: &agboxv1.CreateSpec{Wake: "traffic"}}
+	waits := map[string]lifecycle.Command{
+		"dormant": lifecycle.Use{}, "making": nil, "pending": nil, "creating": nil, "halting": nil, "paused": lifecycle.Unpause{}, "pausing": nil, "unpausing": nil,
+		"stopping": nil, "killing": nil, "stopped": lifecycle.Resume{}, "resuming": nil, "restarting": nil,
+	}
+	for _, state := range states {
+		s := newSandbox().must(t, state.path...)
+		wake, want := waits[state.name]
+		if wakes.Waits(s.state, lifecycle.Use{Traffic: true}) != want {
+			t.Errorf("%s: traffic waits: %v", state.name, !want)
+		}
+		if want && s.state.Wake() != wake {
+			t.Errorf("%s goes on by %v", state.name, s.state.Wake())
+		}
+		if asleep := state.name == "dormant" || state.name == "making"; (lifecycle.Policy{}).Waits(s.state, lifecycle.Use{Traffic: true}) != asleep {
+			t.Errorf("%s: traffic waits for a sandbox that does not go on for it", state.name)
+		}
 	}
 }
 
 // TestDrainDeadline: a drain that has an end goes on as a stop.
 func TestDrainDeadline(t *testing.T) {
 	s := newSandbox().must(t, ready(lifecycle.StartExec{ExecID: "exec-1"}, lifecycle.Drain{Until: start.Add(time.Hour)})...)
-	next, at := lifecycle.Next(s.state, lifecycle.Policy{}, lifecycle.Lease{}, s.now)
+	next, at := lifecycle.Next(s.state, lifecycle.Policy{}, lifecycle.Presence{}, s.now)
 	if next != (lifecycle.Stop{Reason: lifecycle.ReasonDrainDeadline}) || !at.Equal(start.Add(time.Hour)) {
 		t.Errorf("it does %v at %v", next, at)
 	}
 	s.must(t, lifecycle.Stop{})
-	if next, at := lifecycle.Next(s.state, lifecycle.Policy{}, lifecycle.Lease{}, s.now); next != nil || !at.IsZero() {
+	if next, at := lifecycle.Next(s.state, lifecycle.Policy{}, lifecycle.Presence{}, s.now); next != nil || !at.IsZero() {
 		t.Errorf("while it is being stopped it does %v at %v", next, at)
 	}
 }
@@ -126,8 +163,8 @@ func TestWaits(t *testing.T) {
 	for _, state := range states {
 		s := newSandbox().must(t, state.path...)
 		wake, want := waits[state.name]
-		if s.state.Waits(lifecycle.Use{}) != want || s.state.Waits(lifecycle.StartExec{}) != want || s.state.Waits(lifecycle.Stop{}) {
-			t.Errorf("%s: an exec waits: %v", state.name, s.state.Waits(lifecycle.StartExec{}))
+		if (lifecycle.Policy{}).Waits(s.state, lifecycle.Use{}) != want || (lifecycle.Policy{}).Waits(s.state, lifecycle.StartExec{}) != want || (lifecycle.Policy{}).Waits(s.state, lifecycle.Stop{}) {
+			t.Errorf("%s: an exec waits: %v", state.name, (lifecycle.Policy{}).Waits(s.state, lifecycle.StartExec{}))
 		}
 		if want && s.state.Wake() != wake {
 			t.Errorf("%s goes on by %v", state.name, s.state.Wake())
@@ -135,12 +172,12 @@ func TestWaits(t *testing.T) {
 	}
 	s := newSandbox().must(t, ready(lifecycle.Pause{Reason: lifecycle.ReasonIdleTTL})...)
 	for _, end := range []lifecycle.Command{lifecycle.OperationDone{Operation: lifecycle.Pausing}, lifecycle.Unpause{}} {
-		if !s.state.Waits(lifecycle.StartExec{}) || s.state.Waits(lifecycle.Use{}) {
+		if !(lifecycle.Policy{}).Waits(s.state, lifecycle.StartExec{}) || (lifecycle.Policy{}).Waits(s.state, lifecycle.Use{}) {
 			t.Errorf("%v, %v after it was idle: an exec does not wait", s.state.Phase, s.state.Operation)
 		}
 		s.must(t, end)
 	}
-	if s.must(t, lifecycle.OperationDone{Operation: lifecycle.Unpausing}); s.state.Waits(lifecycle.StartExec{}) {
+	if s.must(t, lifecycle.OperationDone{Operation: lifecycle.Unpausing}); (lifecycle.Policy{}).Waits(s.state, lifecycle.StartExec{}) {
 		t.Error("an exec waits for a sandbox that is READY")
 	}
 }
@@ -205,9 +242,9 @@ func TestNextIsAccepted(t *testing.T) {
 			_, _ = s.do(anyCommand(t))
 		}
 		s.policy = anyPolicy(t)
-		lease := lifecycle.Lease{Since: start, Holders: rapid.IntRange(0, 1).Draw(t, "holders")}
+		lease := lifecycle.Users{Since: start, Count: rapid.IntRange(0, 1).Draw(t, "holders")}
 		for range 10 {
-			next, at := lifecycle.Next(s.state, s.policy, lease, s.now)
+			next, at := lifecycle.Next(s.state, s.policy, lifecycle.Presence{Lease: lease}, s.now)
 			if at.IsZero() {
 				return
 			}

@@ -18,19 +18,23 @@ type Policy struct {
 	IdleTTL, CleanupTTL time.Duration
 }
 
-// Lease is how many hold a sandbox, and since when that number is what it is.
-type Lease struct {
-	Holders int
-	Since   time.Time
+// Users are how many use something of a sandbox, and since when that number is what it is.
+type Users struct {
+	Count int
+	Since time.Time
 }
 
-// What CreateSpec's on_idle, on_expiry, on_command_end, LeaseSpec's on_end and RestartPolicy's mode may be, beside the default.
+// Presence is who is there now: those who hold the sandbox's lease, and connections to its ports. No log knows of them.
+type Presence struct{ Lease, Traffic Users }
+
+// What CreateSpec's on_idle, on_expiry, on_command_end and wake, LeaseSpec's on_end and RestartPolicy's mode may be, beside the default.
 const (
 	byPause          = "pause"
 	byDelete         = "delete"
 	byStop           = "stop"
 	keepOnCommandEnd = "keep"
 	restartOnFailure = "on-failure"
+	wakeOnTraffic    = "traffic"
 )
 
 // What LeaseSpec and RestartPolicy promise where they are silent.
@@ -43,8 +47,9 @@ const (
 // pauseRetry is between two tries to pause a sandbox whose time is over.
 const pauseRetry = 10 * time.Second
 
-// IdleAt is when the sandbox has been idle for too long, zero for never. Its own command is work as long as it runs.
-func (p Policy) IdleAt(s State) time.Time {
+// IdleAt is when the sandbox has been idle for too long, zero for never. Its own command is work as long as it runs, and so is a
+// connection to one of its ports.
+func (p Policy) IdleAt(s State, traffic Users) time.Time {
 	ttl := p.IdleTTL
 	switch {
 	case s.IdleTtl != nil:
@@ -52,10 +57,14 @@ func (p Policy) IdleAt(s State) time.Time {
 	case p.Spec.GetIdleTtl() != nil:
 		ttl = p.Spec.GetIdleTtl().AsDuration()
 	}
-	if ttl <= 0 || !s.Idle() || len(p.Spec.GetCommand()) > 0 && !s.CommandEnded {
+	if ttl <= 0 || !s.Idle() || traffic.Count > 0 || len(p.Spec.GetCommand()) > 0 && !s.CommandEnded {
 		return time.Time{}
 	}
-	return s.ActiveAt.AsTime().Add(ttl)
+	active := s.ActiveAt.AsTime()
+	if traffic.Since.After(active) {
+		active = traffic.Since
+	}
+	return active.Add(ttl)
 }
 
 // ExpiresAt is when the sandbox's time is over, zero for never.
@@ -87,8 +96,8 @@ func (p Policy) pauseAt(s State) time.Time {
 func (p Policy) Leased(s State) bool { return p.Spec.GetLease() != nil && !s.Detached && !s.Ending() }
 
 // LeaseEndsAt is when the sandbox ends unless somebody holds it again, zero for never.
-func (p Policy) LeaseEndsAt(s State, lease Lease) time.Time {
-	if !p.Leased(s) || lease.Holders > 0 {
+func (p Policy) LeaseEndsAt(s State, lease Users) time.Time {
+	if !p.Leased(s) || lease.Count > 0 {
 		return time.Time{}
 	}
 	spec, since := p.Spec.Lease, lease.Since

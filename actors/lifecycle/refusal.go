@@ -45,6 +45,12 @@ func NotReady(s State) error {
 	return refuse(ErrNotReady, "sandbox %s is %s: commands run only while it is READY%s", s.SandboxID, s.label(), s.way())
 }
 
+// NotReachable is why nobody can connect to a port of the sandbox.
+func NotReachable(s State) error {
+	return refuse(ErrNotReady, "sandbox %s is %s: its ports are reached while it is READY or DRAINING, or where its spec has wake: traffic%s",
+		s.SandboxID, s.label(), s.way())
+}
+
 // label names the state for a person, an operation that has not shown in the phase included.
 func (s State) label() string {
 	name := strings.TrimPrefix(s.Phase.String(), "SANDBOX_STATE_")

@@ -18,6 +18,10 @@ var (
 	ErrStdinClosed = errors.New("runtime: exec has no open standard input")
 	// ErrNoTerminal: the exec was started without a terminal.
 	ErrNoTerminal = errors.New("runtime: exec has no terminal")
+	// ErrPortClosed: nothing listens on the port.
+	ErrPortClosed = errors.New("runtime: nothing listens on the port")
+	// ErrPortReset: the connection broke as it was made; another one may hold.
+	ErrPortReset = errors.New("runtime: the connection broke as it was made")
 	// ErrSnapshotNotFound: there is no such snapshot.
 	ErrSnapshotNotFound = errors.New("runtime: no such snapshot")
 	// ErrSnapshotIDTaken: there is a snapshot with this id, or another image under the name that it needs.

@@ -9,6 +9,7 @@
 //	agbox-init file ACTION PATH...
 //	agbox-init empty DIRECTORY
 //	agbox-init relay --socket=PATH --logs=DIRECTORY --state=DIRECTORY
+//	agbox-init connect PORT
 //	agbox-init version
 //
 // The first form is the container's entrypoint. The first N words after "--", without N all of them,
@@ -45,6 +46,7 @@ var modes = map[string]func(args []string){
 	"file":     inside.Main,
 	"empty":    inside.Empty,
 	"relay":    forwarder.Main,
+	"connect":  forwarder.Connect,
 	"version": func([]string) {
 		os.Stdout.WriteString("agbox-init " + pid1.Version + "\n")
 		os.Exit(0)

@@ -87,7 +87,9 @@ func (ls *Links) Gather(ctx context.Context, sandboxID string) {
 func (ls *Links) relayOf(sandboxID string, l *Link) relay.Sandbox {
 	return relay.Sandbox{
 		Link: l.Link, Running: l.running, Room: ls.room, Log: ls.log.With("sandbox_id", sandboxID),
-		Attach: func(ctx context.Context) (types.HijackedResponse, error) { return ls.attachRelay(ctx, sandboxID) },
+		Attach: func(ctx context.Context) (types.HijackedResponse, error) {
+			return ls.attach(ctx, sandboxID, "relay", "--socket="+layout.InitSocket, "--logs="+layout.LogTarget, "--state="+layout.RelayState)
+		},
 		Outputs: func() (stdout, stderr *os.File, err error) {
 			return ls.layout.OpenOutputs(sandboxID, protocol.CommandID)
 		},
@@ -95,7 +97,8 @@ func (ls *Links) relayOf(sandboxID string, l *Link) relay.Sandbox {
 	}
 }
 
-func (ls *Links) attachRelay(ctx context.Context, sandboxID string) (types.HijackedResponse, error) {
+// attach runs agbox-init with args in the container, as root, and returns what the engine makes of its input and output.
+func (ls *Links) attach(ctx context.Context, sandboxID string, args ...string) (types.HijackedResponse, error) {
 	ctx, cancel := ls.engine.Read(ctx)
 	defer cancel()
 	id, err := ls.engine.Primary(ctx, sandboxID)
@@ -104,7 +107,7 @@ func (ls *Links) attachRelay(ctx context.Context, sandboxID string) (types.Hijac
 	}
 	made, err := ls.engine.ContainerExecCreate(ctx, id, container.ExecOptions{
 		User: "0:0", WorkingDir: "/", AttachStdin: true, AttachStdout: true, AttachStderr: true,
-		Cmd: []string{layout.InitTarget, "relay", "--socket=" + layout.InitSocket, "--logs=" + layout.LogTarget, "--state=" + layout.RelayState},
+		Cmd: append([]string{layout.InitTarget}, args...),
 	})
 	if err != nil {
 		return types.HijackedResponse{}, err

@@ -60,3 +60,22 @@ func Capable(number int) bool {
 		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 	return errno == 0 && data[0].effective>>number&1 == 1
 }
+
+// DialLoopback connects to a TCP port at 127.0.0.1, or at ::1. With SOCK_NONBLOCK among the flags it does not wait, and the
+// connection may only have begun.
+func DialLoopback(port uint16, v6 bool, flags int) (fd int, err error) {
+	family := syscall.AF_INET
+	var to syscall.Sockaddr = &syscall.SockaddrInet4{Port: int(port), Addr: [4]byte{127, 0, 0, 1}}
+	if v6 {
+		family, to = syscall.AF_INET6, &syscall.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}
+	}
+	fd, err = syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|flags, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err = syscall.Connect(fd, to); err != nil && err != syscall.EINPROGRESS {
+		syscall.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}

@@ -14,6 +14,10 @@ var (
 	ErrSignalUnknown = errors.New("link: connection lost, unknown whether the signal was sent")
 	// ErrNoTerminal: the exec was started without a terminal.
 	ErrNoTerminal = errors.New("link: the exec has no terminal")
+	// ErrPortClosed: nothing listens on the port.
+	ErrPortClosed = errors.New("link: nothing listens on the port")
+	// ErrLost: the connection to init was lost before it answered.
+	ErrLost = errors.New("link: the connection to init was lost")
 	// ErrThawed: Thaw was called while Freeze waited.
 	ErrThawed = errors.New("link: thawed meanwhile")
 )

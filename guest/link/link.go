@@ -210,7 +210,8 @@ func (l *Link) greet(c *socket) (*protocol.Hello, error) {
 		return nil, fmt.Errorf("pid %d: %w", pid, err)
 	}
 	c.conn.SetReadDeadline(time.Now().Add(helloTimeout))
-	m, err := c.receive()
+	m, fds, err := c.receive()
+	closeAll(fds)
 	if err != nil {
 		return nil, fmt.Errorf("pid %d: no hello: %w", pid, err)
 	}
@@ -229,11 +230,11 @@ func (l *Link) serve(c *socket, hello *protocol.Hello) error {
 	}
 	defer p.Leave()
 	for {
-		m, err := c.receive()
+		m, fds, err := c.receive()
 		if err != nil {
 			return err
 		}
-		p.Take(m)
+		p.Take(m, fds...)
 	}
 }
 
@@ -311,8 +312,9 @@ func (l *Link) notify() {
 	l.changed = make(chan struct{})
 }
 
-// Take is for what init says, in its order.
-func (p *Peer) Take(m protocol.Message) {
+// Take is for what init says, in its order, with the descriptors that came with it, which are taken over.
+func (p *Peer) Take(m protocol.Message, fds ...int) {
+	defer func() { closeAll(fds) }()
 	l := p.link
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -337,6 +339,12 @@ func (p *Peer) Take(m protocol.Message) {
 		if answer := p.signals[m.Token]; answer != nil {
 			delete(p.signals, m.Token)
 			answer <- m
+		}
+	case *protocol.Dialed:
+		if answer := p.dials[m.Token]; answer != nil {
+			delete(p.dials, m.Token)
+			answer <- dialed{m.Errno, fds}
+			fds = nil
 		}
 	case *protocol.Frozen:
 		p.unconfirmed = max(p.unconfirmed-1, 0)

@@ -43,6 +43,7 @@ type Peer struct {
 	unconfirmed int  // each Freeze that was not answered yet
 	token       uint64
 	signals     map[uint64]chan<- *protocol.Signalled // by token; room for one answer
+	dials       map[uint64]chan<- dialed              // likewise
 
 	done chan struct{} // closed with the connection
 
@@ -57,8 +58,8 @@ func (l *Link) newPeer(t Transport, h *protocol.Hello) (*Peer, error) {
 	}
 	p := &Peer{
 		link: l, boot: make(chan struct{}), done: make(chan struct{}), written: make(chan struct{}),
-		signals: map[uint64]chan<- *protocol.Signalled{},
-		booted:  h.Booted, frozen: h.Frozen, known: make(map[string]int, len(h.Execs)),
+		signals: map[uint64]chan<- *protocol.Signalled{}, dials: map[uint64]chan<- dialed{},
+		booted: h.Booted, frozen: h.Frozen, known: make(map[string]int, len(h.Execs)),
 	}
 	_, p.framed = t.(*socket)
 	for _, e := range h.Execs {
@@ -96,9 +97,7 @@ func (p *Peer) sendFiles(m protocol.Message, files []*os.File) error {
 	for _, f := range files {
 		fd, err := duplicate(f)
 		if err != nil {
-			for _, fd := range fds {
-				unix.Close(fd)
-			}
+			closeAll(fds)
 			return err
 		}
 		fds = append(fds, fd)

@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -74,20 +75,43 @@ type socket struct {
 	decoder protocol.Decoder // of the reading goroutine
 }
 
-// receive blocks for the next message. Descriptors are not expected; the kernel drops them.
-func (s *socket) receive() (protocol.Message, error) {
+// receive blocks for the next message, whose descriptors are the caller's. After an error none is left open.
+func (s *socket) receive() (m protocol.Message, fds []int, err error) {
 	var buf [16 << 10]byte
-	for {
-		m, _, err := s.decoder.Next()
-		if m != nil || err != nil {
-			return m, err
-		}
-		n, err := s.conn.Read(buf[:])
+	var oob [128]byte // more descriptors than it holds are dropped by the kernel, and break the message that names them
+	defer func() {
 		if err != nil {
-			return nil, err
+			for _, fd := range s.decoder.Rest() {
+				unix.Close(fd)
+			}
 		}
-		s.decoder.Feed(buf[:n], nil)
+	}()
+	for {
+		m, fds, err := s.decoder.Next()
+		if m != nil || err != nil {
+			return m, fds, err
+		}
+		n, oobn, _, _, err := s.conn.ReadMsgUnix(buf[:], oob[:])
+		if err != nil {
+			return nil, nil, err
+		}
+		if n == 0 {
+			return nil, nil, io.EOF
+		}
+		s.decoder.Feed(buf[:n], rights(oob[:oobn]))
 	}
+}
+
+func rights(oob []byte) (fds []int) {
+	if len(oob) == 0 {
+		return nil
+	}
+	messages, _ := unix.ParseSocketControlMessage(oob)
+	for i := range messages {
+		got, _ := unix.ParseUnixRights(&messages[i])
+		fds = append(fds, got...)
+	}
+	return fds
 }
 
 func (s *socket) Send(o protocol.Outgoing) error {

@@ -47,6 +47,9 @@ func (s *sandbox) receive(r received) {
 	case *protocol.Resize:
 		s.send(encode(s.resize(m)))
 		kernel.CloseAll(r.fds)
+	case *protocol.Dial:
+		r.from.handDial(m)
+		kernel.CloseAll(r.fds)
 	case *protocol.CloseStdin:
 		if e := s.execs[m.ID]; e != nil {
 			e.closeStdin()

@@ -109,20 +109,28 @@ func rights(oob []byte) (fds []int) {
 }
 
 func (s *session) transmit(o protocol.Outgoing) error {
+	defer kernel.CloseAll(o.FDs)
+	var oob []byte
+	if len(o.FDs) > 0 {
+		oob = syscall.UnixRights(o.FDs...)
+	}
 	for frame := o.Frame; len(frame) > 0; {
 		var n int
 		var err error
 		ended := s.conn.Write(func(fd uintptr) bool {
-			n, err = syscall.SendmsgN(int(fd), frame, nil, nil, syscall.MSG_NOSIGNAL)
+			n, err = syscall.SendmsgN(int(fd), frame, oob, nil, syscall.MSG_NOSIGNAL)
 			return err != syscall.EAGAIN
 		})
 		if ended != nil {
 			return ended
 		}
-		if err != nil && err != syscall.EINTR {
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
 			return err
 		}
-		frame = frame[max(n, 0):]
+		frame, oob = frame[n:], nil
 	}
 	return nil
 }

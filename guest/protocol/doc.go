@@ -19,6 +19,8 @@
 //	                               <-    Resize{token, id, size}
 //	Signalled{token, outcome}      ->
 //	                               <-    CloseStdin{id}
+//	                               <-    Dial{token, port}
+//	Dialed{token} + connection     ->
 //	                               <-    Freeze{}
 //	Frozen{}                       ->
 //	                               <-    Thaw{}
@@ -29,7 +31,7 @@
 // Exec is start-or-attach: an id that init knows is never started a second time. The main command,
 // which Boot starts, is an exec as well, with the id CommandID; an Exec of that can only attach.
 //
-// Each Signal, each Resize and each Freeze is answered on the connection that it came by, or never: an answer is
+// Each Signal, each Resize, each Dial and each Freeze is answered on the connection that it came by, or never: an answer is
 // not repeated. Hello tells whether the clocks stand still, so a daemon that comes back knows which
 // of Freeze and Thaw is missing.
 //

@@ -37,6 +37,8 @@ const (
 	TypeThaw
 	TypeCloseStdin
 	TypeResize
+	TypeDial
+	TypeDialed
 )
 
 // Message is one of the message types of this package; nothing else implements it.
@@ -211,6 +213,10 @@ func newMessage(t Type) Message {
 		return new(CloseStdin)
 	case TypeResize:
 		return new(Resize)
+	case TypeDial:
+		return new(Dial)
+	case TypeDialed:
+		return new(Dialed)
 	}
 	return newRelayMessage(t)
 }

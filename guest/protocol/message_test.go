@@ -43,6 +43,8 @@ var messages = map[string]Message{
 	"frozen":         &Frozen{},
 	"thaw":           &Thaw{},
 	"close stdin":    &CloseStdin{ID: "e"},
+	"dial":           &Dial{Token: 9, Port: 65535, V6: true},
+	"dialed":         &Dialed{Token: 9, Errno: 111},
 	"resize":         &Resize{Token: 7, ID: "e", Size: Size{Rows: 1, Columns: 300}},
 }
 

@@ -82,6 +82,7 @@ func (r *resolver) primary() error {
 	}
 	if err := cmp.Or(
 		oneOf(ReasonOnIdleInvalid, field+".on_idle", s.OnIdle, "stop", "pause", "delete"),
+		oneOf(ReasonWakeInvalid, field+".wake", s.Wake, "traffic"),
 		oneOf(ReasonOnExpiryInvalid, field+".on_expiry", s.OnExpiry, "delete", "stop", "pause"),
 		ValidateDuration(field+".max_duration", s.MaxDuration),
 		ValidateDuration(field+".lease.grace", s.Lease.GetGrace()),

@@ -109,6 +109,7 @@ func TestPrimaryRefusals(t *testing.T) {
 		wrong("working_dir with NUL", `working_dir: "/a\x00"`, spec.ReasonWorkingDirInvalid, "working_dir", "NUL"),
 		wrong("working_dir in /proc", `working_dir: "/proc/self"`, spec.ReasonWorkingDirInvalid, "working_dir", "/proc"),
 		wrong("on_idle", `on_idle: "nap"`, spec.ReasonOnIdleInvalid, "on_idle", "stop, pause, delete"),
+		wrong("wake", `wake: "dawn"`, spec.ReasonWakeInvalid, "wake", "traffic"),
 		wrong("on_expiry", `on_expiry: "nap"`, spec.ReasonOnExpiryInvalid, "on_expiry", "delete, stop"),
 		wrong("lease end", `lease {on_end: "pause"}`, spec.ReasonLeaseInvalid, "lease.on_end", "delete, stop"),
 		wrong("lease grace", `lease {grace {seconds: -1}}`, spec.ReasonDurationNegative, "lease.grace", "negative"),

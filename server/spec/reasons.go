@@ -86,6 +86,8 @@ const (
 	// What is to happen to an idle or expired sandbox, and does not exist.
 	ReasonOnIdleInvalid   = "ON_IDLE_INVALID"
 	ReasonOnExpiryInvalid = "ON_EXPIRY_INVALID"
+	// What a sandbox is to go on for, and does not exist.
+	ReasonWakeInvalid = "WAKE_INVALID"
 
 	// What is to happen when nobody holds the sandbox any more, or when it crashes, and does not exist or cannot be.
 	ReasonLeaseInvalid         = "LEASE_INVALID"

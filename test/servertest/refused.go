@@ -17,7 +17,7 @@ var usual = map[string]string{
 	"EXEC_ID_ALREADY_EXISTS":         "was used before: choose another, ids are never used twice",
 	"SANDBOX_NOT_FOUND":              "there is no sandbox",
 	"EXEC_NOT_FOUND":                 "there is no exec",
-	"SANDBOX_NOT_READY":              "commands run only while it is READY",
+	"SANDBOX_NOT_READY":              "sandbox ",
 	"SANDBOX_INVALID_STATE":          ", which is ",
 	"SANDBOX_EVENT_SEQUENCE_EXPIRED": "is not one to continue from: sandbox ",
 	"DAEMON_SHUTTING_DOWN":           "agboxd is shutting down: try again when it is back",

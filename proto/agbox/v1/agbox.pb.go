@@ -1247,7 +1247,10 @@ type CreateSpec struct {
 	Lease         *LeaseSpec     `protobuf:"bytes,87,opt,name=lease,proto3" json:"lease,omitempty"`
 	RestartPolicy *RestartPolicy `protobuf:"bytes,88,opt,name=restart_policy,json=restartPolicy,proto3" json:"restart_policy,omitempty"`
 	// The engine's runtime that runs the sandbox's containers, such as "runsc"; omitted: the engine's default.
-	Runtime       string `protobuf:"bytes,89,opt,name=runtime,proto3" json:"runtime,omitempty"`
+	Runtime string `protobuf:"bytes,89,opt,name=runtime,proto3" json:"runtime,omitempty"`
+	// What a sandbox that is paused or stopped goes on for, beside being asked to: "traffic", a connection to one of its ports
+	// (DialPort); omitted: nothing.
+	Wake          string `protobuf:"bytes,98,opt,name=wake,proto3" json:"wake,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1523,6 +1526,13 @@ func (x *CreateSpec) GetRestartPolicy() *RestartPolicy {
 func (x *CreateSpec) GetRuntime() string {
 	if x != nil {
 		return x.Runtime
+	}
+	return ""
+}
+
+func (x *CreateSpec) GetWake() string {
+	if x != nil {
+		return x.Wake
 	}
 	return ""
 }
@@ -9403,6 +9413,129 @@ func (x *DownloadChangesRequest) GetTarget() string {
 	return ""
 }
 
+type DialPortRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the first message only: the sandbox, and a port from 1 to 65535.
+	SandboxId string `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Port      uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	// The next bytes to the sandbox, and whether they are the last.
+	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	End           bool   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DialPortRequest) Reset() {
+	*x = DialPortRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DialPortRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DialPortRequest) ProtoMessage() {}
+
+func (x *DialPortRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DialPortRequest.ProtoReflect.Descriptor instead.
+func (*DialPortRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{126}
+}
+
+func (x *DialPortRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *DialPortRequest) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *DialPortRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *DialPortRequest) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+type DialPortResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next bytes from the sandbox, and whether they are the last.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	End           bool   `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DialPortResponse) Reset() {
+	*x = DialPortResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DialPortResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DialPortResponse) ProtoMessage() {}
+
+func (x *DialPortResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DialPortResponse.ProtoReflect.Descriptor instead.
+func (*DialPortResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{127}
+}
+
+func (x *DialPortResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *DialPortResponse) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
 var File_agbox_v1_agbox_proto protoreflect.FileDescriptor
 
 const file_agbox_v1_agbox_proto_rawDesc = "" +
@@ -9477,7 +9610,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x12NetworkDestination\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x1a\n" +
-	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\xa9\f\n" +
+	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\xbd\f\n" +
 	"\n" +
 	"CreateSpec\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12+\n" +
@@ -9519,7 +9652,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x04lazy\x18V \x01(\bR\x04lazy\x12)\n" +
 	"\x05lease\x18W \x01(\v2\x13.agbox.v1.LeaseSpecR\x05lease\x12>\n" +
 	"\x0erestart_policy\x18X \x01(\v2\x17.agbox.v1.RestartPolicyR\rrestartPolicy\x12\x18\n" +
-	"\aruntime\x18Y \x01(\tR\aruntime\x1a9\n" +
+	"\aruntime\x18Y \x01(\tR\aruntime\x12\x12\n" +
+	"\x04wake\x18b \x01(\tR\x04wake\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a7\n" +
@@ -10241,7 +10375,16 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x16DownloadChangesRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target*\x9e\x02\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\"j\n" +
+	"\x0fDialPortRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\"8\n" +
+	"\x10DialPortResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\bR\x03end*\x9e\x02\n" +
 	"\fSandboxState\x12\x1d\n" +
 	"\x19SANDBOX_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15SANDBOX_STATE_PENDING\x10\x01\x12\x17\n" +
@@ -10295,7 +10438,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x19FINDING_LEVEL_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FINDING_LEVEL_OK\x10\x01\x12\x19\n" +
 	"\x15FINDING_LEVEL_WARNING\x10\x02\x12\x19\n" +
-	"\x15FINDING_LEVEL_PROBLEM\x10\x032\xcc\x1e\n" +
+	"\x15FINDING_LEVEL_PROBLEM\x10\x032\x93\x1f\n" +
 	"\x0eSandboxService\x125\n" +
 	"\x04Ping\x12\x15.agbox.v1.PingRequest\x1a\x16.agbox.v1.PingResponse\x12P\n" +
 	"\rCreateSandbox\x12\x1e.agbox.v1.CreateSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12G\n" +
@@ -10356,7 +10499,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\n" +
 	"WatchStats\x12\x1b.agbox.v1.WatchStatsRequest\x1a\x16.agbox.v1.SandboxStats0\x01\x12U\n" +
 	"\x0eSandboxChanges\x12\x1f.agbox.v1.SandboxChangesRequest\x1a .agbox.v1.SandboxChangesResponse0\x01\x12S\n" +
-	"\x0fDownloadChanges\x12 .agbox.v1.DownloadChangesRequest\x1a\x1c.agbox.v1.DownloadFilesChunk0\x01B3Z1github.com/agbox-dev/agbox/proto/agbox/v1;agboxv1b\x06proto3"
+	"\x0fDownloadChanges\x12 .agbox.v1.DownloadChangesRequest\x1a\x1c.agbox.v1.DownloadFilesChunk0\x01\x12E\n" +
+	"\bDialPort\x12\x19.agbox.v1.DialPortRequest\x1a\x1a.agbox.v1.DialPortResponse(\x010\x01B3Z1github.com/agbox-dev/agbox/proto/agbox/v1;agboxv1b\x06proto3"
 
 var (
 	file_agbox_v1_agbox_proto_rawDescOnce sync.Once
@@ -10371,7 +10515,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 148)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 150)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -10503,39 +10647,41 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*ChangedMount)(nil),                  // 127: agbox.v1.ChangedMount
 	(*Change)(nil),                        // 128: agbox.v1.Change
 	(*DownloadChangesRequest)(nil),        // 129: agbox.v1.DownloadChangesRequest
-	nil,                                   // 130: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 131: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 132: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 133: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 134: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 135: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 136: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 137: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 138: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 139: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 140: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 141: agbox.v1.InfoResponse.EngineRunningEntry
-	nil,                                   // 142: agbox.v1.InfoResponse.EngineWaitingEntry
-	nil,                                   // 143: agbox.v1.FileInfo.AttributesEntry
-	nil,                                   // 144: agbox.v1.WriteFileStart.AttributesEntry
-	nil,                                   // 145: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 146: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 147: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 148: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 149: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 150: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 151: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 152: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 153: google.protobuf.Timestamp
+	(*DialPortRequest)(nil),               // 130: agbox.v1.DialPortRequest
+	(*DialPortResponse)(nil),              // 131: agbox.v1.DialPortResponse
+	nil,                                   // 132: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 133: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 134: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 135: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 136: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 137: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 138: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 139: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 140: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 141: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 142: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 143: agbox.v1.InfoResponse.EngineRunningEntry
+	nil,                                   // 144: agbox.v1.InfoResponse.EngineWaitingEntry
+	nil,                                   // 145: agbox.v1.FileInfo.AttributesEntry
+	nil,                                   // 146: agbox.v1.WriteFileStart.AttributesEntry
+	nil,                                   // 147: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 148: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 149: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 150: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 151: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 152: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 153: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 154: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 155: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	7,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
 	7,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	152, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	152, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	152, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	152, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	130, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	154, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	154, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	154, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	154, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	132, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	9,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	11,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	14,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -10543,45 +10689,45 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	8,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	10,  // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	131, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	132, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	152, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	133, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	134, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	154, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	12,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	11,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	13,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	133, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	152, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	135, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	154, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	16,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	17,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	152, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	152, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	154, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	154, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	10,  // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	134, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	153, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	153, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	136, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	155, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	155, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	19,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	153, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	153, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	153, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	155, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	155, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	155, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	19,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	152, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	153, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	153, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	152, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	153, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	153, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	153, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	153, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	154, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	155, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	155, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	154, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	155, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	155, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	155, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	155, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	153, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	153, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	155, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	155, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	24,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	152, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	152, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	154, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	154, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	153, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	155, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
 	20,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
 	23,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
@@ -10589,47 +10735,47 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	22,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
 	21,  // 58: agbox.v1.SandboxEvent.snapshot_details:type_name -> agbox.v1.SnapshotEventDetails
 	2,   // 59: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	135, // 60: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	153, // 61: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	153, // 62: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	137, // 60: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	155, // 61: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	155, // 62: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
 	24,  // 63: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
 	15,  // 64: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
 	18,  // 65: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	18,  // 66: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	136, // 67: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	138, // 67: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
 	0,   // 68: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	18,  // 69: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	152, // 70: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	137, // 71: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	154, // 70: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	139, // 71: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
 	0,   // 72: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	138, // 73: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	152, // 74: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	140, // 73: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	154, // 74: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
 	42,  // 75: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
 	27,  // 76: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	27,  // 77: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	152, // 78: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	152, // 79: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	152, // 80: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	154, // 78: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	154, // 79: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	154, // 80: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
 	18,  // 81: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	0,   // 82: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	152, // 83: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	154, // 83: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
 	18,  // 84: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	152, // 85: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	154, // 85: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
 	27,  // 86: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	2,   // 87: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
 	27,  // 88: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	153, // 89: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	139, // 90: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	155, // 89: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	141, // 90: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	0,   // 91: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	66,  // 92: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	153, // 93: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	152, // 94: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	140, // 95: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	155, // 93: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	154, // 94: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	142, // 95: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
 	69,  // 96: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	141, // 97: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
-	142, // 98: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
-	153, // 99: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	153, // 100: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	143, // 97: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
+	144, // 98: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
+	155, // 99: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	155, // 100: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
 	18,  // 101: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	76,  // 102: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
 	42,  // 103: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
@@ -10639,44 +10785,44 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	27,  // 107: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
 	78,  // 108: agbox.v1.AttachExecResponse.started:type_name -> agbox.v1.ExecStarted
 	82,  // 109: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	153, // 110: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	143, // 111: agbox.v1.FileInfo.attributes:type_name -> agbox.v1.FileInfo.AttributesEntry
+	155, // 110: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	145, // 111: agbox.v1.FileInfo.attributes:type_name -> agbox.v1.FileInfo.AttributesEntry
 	86,  // 112: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
 	86,  // 113: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
 	86,  // 114: agbox.v1.ReadFileChunk.file:type_name -> agbox.v1.FileInfo
 	97,  // 115: agbox.v1.WriteFileRequest.start:type_name -> agbox.v1.WriteFileStart
-	144, // 116: agbox.v1.WriteFileStart.attributes:type_name -> agbox.v1.WriteFileStart.AttributesEntry
+	146, // 116: agbox.v1.WriteFileStart.attributes:type_name -> agbox.v1.WriteFileStart.AttributesEntry
 	86,  // 117: agbox.v1.WriteFileResponse.file:type_name -> agbox.v1.FileInfo
 	86,  // 118: agbox.v1.MakeDirectoryResponse.directory:type_name -> agbox.v1.FileInfo
 	86,  // 119: agbox.v1.MoveFileResponse.file:type_name -> agbox.v1.FileInfo
-	145, // 120: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	153, // 121: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	147, // 120: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	155, // 121: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	15,  // 122: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	146, // 123: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	148, // 123: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
 	104, // 124: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
 	104, // 125: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
-	147, // 126: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	149, // 126: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
 	104, // 127: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
 	15,  // 128: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	148, // 129: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	150, // 129: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
 	0,   // 130: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	152, // 131: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	154, // 131: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
 	114, // 132: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	149, // 133: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	151, // 133: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
 	0,   // 134: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	114, // 135: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	150, // 136: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	152, // 136: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
 	0,   // 137: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	152, // 138: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	154, // 138: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
 	122, // 139: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
 	3,   // 140: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
-	151, // 141: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	152, // 142: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	153, // 141: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	154, // 142: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
 	66,  // 143: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
 	127, // 144: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
 	128, // 145: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
-	153, // 146: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
-	153, // 147: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	155, // 146: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	155, // 147: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
 	4,   // 148: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
 	28,  // 149: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
 	30,  // 150: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
@@ -10729,60 +10875,62 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	123, // 197: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
 	125, // 198: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
 	129, // 199: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
-	5,   // 200: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	29,  // 201: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	31,  // 202: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	33,  // 203: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	39,  // 204: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 205: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 206: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 207: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	26,  // 208: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	43,  // 209: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	39,  // 210: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	46,  // 211: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	48,  // 212: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	39,  // 213: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 214: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 215: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	53,  // 216: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	55,  // 217: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	57,  // 218: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	39,  // 219: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	60,  // 220: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	62,  // 221: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	26,  // 222: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	65,  // 223: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	68,  // 224: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	121, // 225: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
-	71,  // 226: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	73,  // 227: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	39,  // 228: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	77,  // 229: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	80,  // 230: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	83,  // 231: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	85,  // 232: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	88,  // 233: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	90,  // 234: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	92,  // 235: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	103, // 236: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	95,  // 237: agbox.v1.SandboxService.ReadFile:output_type -> agbox.v1.ReadFileChunk
-	98,  // 238: agbox.v1.SandboxService.WriteFile:output_type -> agbox.v1.WriteFileResponse
-	100, // 239: agbox.v1.SandboxService.MakeDirectory:output_type -> agbox.v1.MakeDirectoryResponse
-	102, // 240: agbox.v1.SandboxService.MoveFile:output_type -> agbox.v1.MoveFileResponse
-	106, // 241: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	107, // 242: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
-	109, // 243: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	111, // 244: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	29,  // 245: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	115, // 246: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	117, // 247: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	119, // 248: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	124, // 249: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	126, // 250: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
-	85,  // 251: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
-	200, // [200:252] is the sub-list for method output_type
-	148, // [148:200] is the sub-list for method input_type
+	130, // 200: agbox.v1.SandboxService.DialPort:input_type -> agbox.v1.DialPortRequest
+	5,   // 201: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	29,  // 202: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	31,  // 203: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	33,  // 204: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	39,  // 205: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 206: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 207: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 208: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	26,  // 209: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	43,  // 210: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	39,  // 211: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	46,  // 212: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	48,  // 213: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	39,  // 214: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 215: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 216: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	53,  // 217: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	55,  // 218: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	57,  // 219: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	39,  // 220: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	60,  // 221: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	62,  // 222: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	26,  // 223: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	65,  // 224: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	68,  // 225: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	121, // 226: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
+	71,  // 227: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	73,  // 228: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	39,  // 229: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	77,  // 230: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	80,  // 231: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	83,  // 232: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	85,  // 233: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	88,  // 234: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	90,  // 235: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	92,  // 236: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	103, // 237: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	95,  // 238: agbox.v1.SandboxService.ReadFile:output_type -> agbox.v1.ReadFileChunk
+	98,  // 239: agbox.v1.SandboxService.WriteFile:output_type -> agbox.v1.WriteFileResponse
+	100, // 240: agbox.v1.SandboxService.MakeDirectory:output_type -> agbox.v1.MakeDirectoryResponse
+	102, // 241: agbox.v1.SandboxService.MoveFile:output_type -> agbox.v1.MoveFileResponse
+	106, // 242: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	107, // 243: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
+	109, // 244: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	111, // 245: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	29,  // 246: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	115, // 247: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	117, // 248: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	119, // 249: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	124, // 250: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	126, // 251: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	85,  // 252: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	131, // 253: agbox.v1.SandboxService.DialPort:output_type -> agbox.v1.DialPortResponse
+	201, // [201:254] is the sub-list for method output_type
+	148, // [148:201] is the sub-list for method input_type
 	148, // [148:148] is the sub-list for extension type_name
 	148, // [148:148] is the sub-list for extension extendee
 	0,   // [0:148] is the sub-list for field type_name
@@ -10839,7 +10987,7 @@ func file_agbox_v1_agbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   148,
+			NumMessages:   150,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

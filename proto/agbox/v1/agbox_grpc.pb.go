@@ -74,6 +74,7 @@ const (
 	SandboxService_WatchStats_FullMethodName             = "/agbox.v1.SandboxService/WatchStats"
 	SandboxService_SandboxChanges_FullMethodName         = "/agbox.v1.SandboxService/SandboxChanges"
 	SandboxService_DownloadChanges_FullMethodName        = "/agbox.v1.SandboxService/DownloadChanges"
+	SandboxService_DialPort_FullMethodName               = "/agbox.v1.SandboxService/DialPort"
 )
 
 // SandboxServiceClient is the client API for SandboxService service.
@@ -165,6 +166,10 @@ type SandboxServiceClient interface {
 	// stream. Both need no sandbox that runs; one that does should be paused for a list and a stream that fit together.
 	SandboxChanges(ctx context.Context, in *SandboxChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SandboxChangesResponse], error)
 	DownloadChanges(ctx context.Context, in *DownloadChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadFilesChunk], error)
+	// DialPort connects to a TCP port that something in the sandbox listens on, on its loopback or all addresses. The first request
+	// names it; the first response, which is empty, says that it is connected. Then both carry bytes until both have said end.
+	// While it lasts the sandbox is not idle. It ends with the sandbox's life.
+	DialPort(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DialPortRequest, DialPortResponse], error)
 }
 
 type sandboxServiceClient struct {
@@ -821,6 +826,19 @@ func (c *sandboxServiceClient) DownloadChanges(ctx context.Context, in *Download
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_DownloadChangesClient = grpc.ServerStreamingClient[DownloadFilesChunk]
 
+func (c *sandboxServiceClient) DialPort(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[DialPortRequest, DialPortResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[16], SandboxService_DialPort_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DialPortRequest, DialPortResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_DialPortClient = grpc.BidiStreamingClient[DialPortRequest, DialPortResponse]
+
 // SandboxServiceServer is the server API for SandboxService service.
 // All implementations must embed UnimplementedSandboxServiceServer
 // for forward compatibility.
@@ -910,6 +928,10 @@ type SandboxServiceServer interface {
 	// stream. Both need no sandbox that runs; one that does should be paused for a list and a stream that fit together.
 	SandboxChanges(*SandboxChangesRequest, grpc.ServerStreamingServer[SandboxChangesResponse]) error
 	DownloadChanges(*DownloadChangesRequest, grpc.ServerStreamingServer[DownloadFilesChunk]) error
+	// DialPort connects to a TCP port that something in the sandbox listens on, on its loopback or all addresses. The first request
+	// names it; the first response, which is empty, says that it is connected. Then both carry bytes until both have said end.
+	// While it lasts the sandbox is not idle. It ends with the sandbox's life.
+	DialPort(grpc.BidiStreamingServer[DialPortRequest, DialPortResponse]) error
 	mustEmbedUnimplementedSandboxServiceServer()
 }
 
@@ -1075,6 +1097,9 @@ func (UnimplementedSandboxServiceServer) SandboxChanges(*SandboxChangesRequest, 
 }
 func (UnimplementedSandboxServiceServer) DownloadChanges(*DownloadChangesRequest, grpc.ServerStreamingServer[DownloadFilesChunk]) error {
 	return status.Error(codes.Unimplemented, "method DownloadChanges not implemented")
+}
+func (UnimplementedSandboxServiceServer) DialPort(grpc.BidiStreamingServer[DialPortRequest, DialPortResponse]) error {
+	return status.Error(codes.Unimplemented, "method DialPort not implemented")
 }
 func (UnimplementedSandboxServiceServer) mustEmbedUnimplementedSandboxServiceServer() {}
 func (UnimplementedSandboxServiceServer) testEmbeddedByValue()                        {}
@@ -1909,6 +1934,13 @@ func _SandboxService_DownloadChanges_Handler(srv interface{}, stream grpc.Server
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_DownloadChangesServer = grpc.ServerStreamingServer[DownloadFilesChunk]
 
+func _SandboxService_DialPort_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SandboxServiceServer).DialPort(&grpc.GenericServerStream[DialPortRequest, DialPortResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_DialPortServer = grpc.BidiStreamingServer[DialPortRequest, DialPortResponse]
+
 // SandboxService_ServiceDesc is the grpc.ServiceDesc for SandboxService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -2142,6 +2174,12 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "DownloadChanges",
 			Handler:       _SandboxService_DownloadChanges_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "DialPort",
+			Handler:       _SandboxService_DialPort_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "agbox/v1/agbox.proto",

@@ -1,0 +1,71 @@
+package actors
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/agbox-dev/agbox/actors/lifecycle"
+)
+
+// users counts who uses something of a sandbox. It is of this process only: they are its clients.
+type users struct {
+	mu    sync.Mutex
+	count lifecycle.Users
+}
+
+func (u *users) now() lifecycle.Users {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.count
+}
+
+func (e *entry) presence() lifecycle.Presence {
+	return lifecycle.Presence{Lease: e.lease.now(), Traffic: e.traffic.now()}
+}
+
+// presenceChanged has the sandbox look again at what is next for it.
+type presenceChanged struct{}
+
+func (s *System) add(e *entry, of *users, n int) {
+	of.mu.Lock()
+	of.count.Count += n
+	of.count.Since = time.Now()
+	of.mu.Unlock()
+	if e.pid != nil {
+		s.actors.Root.Send(e.pid, &presenceChanged{})
+	}
+}
+
+// Connect is for who connects to a port of the sandbox: it makes one that is lazy, has one go on whose spec says that it does for
+// traffic, and keeps it from being idle until release is called, once. A *lifecycle.Refusal tells why it does not run.
+func (s *System) Connect(ctx context.Context, id string) (release func(), err error) {
+	e, err := s.entry(id)
+	if err != nil {
+		return nil, err
+	}
+	state, err := e.load(s.db)
+	if err != nil {
+		return nil, err
+	}
+	s.add(e, &e.traffic, 1)
+	release = func() { s.add(e, &e.traffic, -1) }
+	if use := (lifecycle.Use{Traffic: true}); s.policy(e.spec).Waits(state, use) {
+		if s.closing.Load() {
+			err = ErrShuttingDown
+		} else {
+			err = s.request(ctx, e, newRequest(use)).err
+		}
+		if err == nil {
+			state, err = e.load(s.db)
+		}
+	}
+	if err == nil && (!state.Up() || state.Phase == lifecycle.Paused) {
+		err = lifecycle.NotReachable(state)
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
