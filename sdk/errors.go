@@ -25,6 +25,7 @@ var (
 	ErrFileNotFound                = raw.ErrFileNotFound
 	ErrStdinNotOpen                = raw.ErrStdinNotOpen
 	ErrNoTerminal                  = raw.ErrNoTerminal
+	ErrPortClosed                  = raw.ErrPortClosed
 	ErrNoLease                     = raw.ErrNoLease
 	ErrInvalidArgument             = raw.ErrInvalidArgument
 	ErrUnavailable                 = raw.ErrUnavailable

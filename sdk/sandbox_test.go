@@ -174,7 +174,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 		Network:  &sdk.Network{Mode: sdk.NetworkAllow, Allow: []sdk.Destination{{CIDR: "192.0.2.0/24", Ports: []uint16{80}, Protocol: "tcp"}}},
 		Ports:    []sdk.Port{{ContainerPort: 80, HostPort: 8080, HostIP: "0.0.0.0", Protocol: "udp"}},
 		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
-		MaxDuration: time.Hour, OnExpiry: "stop", OnIdle: "pause",
+		MaxDuration: time.Hour, OnExpiry: "stop", OnIdle: "pause", Wake: sdk.WakeOnTraffic,
 		Lazy: true, Lease: &sdk.Lease{Grace: time.Minute, OnEnd: "stop"}, Restart: &sdk.RestartOnFailure{Max: 3, Backoff: time.Second},
 		Runtime: "runsc",
 	}
@@ -202,7 +202,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 		Network:  &agboxv1.NetworkSpec{Mode: "allow", Allow: []*agboxv1.NetworkDestination{{Cidr: "192.0.2.0/24", Ports: []uint32{80}, Protocol: "tcp"}}},
 		Ports:    []*agboxv1.PortSpec{{ContainerPort: 80, HostPort: 8080, HostIp: "0.0.0.0", Protocol: "udp"}},
 		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
-		MaxDuration: durationpb.New(time.Hour), OnExpiry: "stop", OnIdle: "pause",
+		MaxDuration: durationpb.New(time.Hour), OnExpiry: "stop", OnIdle: "pause", Wake: "traffic",
 		Lazy: true, Lease: &agboxv1.LeaseSpec{Grace: durationpb.New(time.Minute), OnEnd: "stop"},
 		RestartPolicy: &agboxv1.RestartPolicy{Mode: "on-failure", MaxRestarts: 3, Backoff: durationpb.New(time.Second)},
 		Runtime:       "runsc",

@@ -35,6 +35,8 @@ type Spec struct {
 	OnExpiry    string
 	// OnIdle is what happens to an idle sandbox: "stop" (or ""), "pause", "delete".
 	OnIdle string
+	// Wake is what the sandbox goes on for when it is paused or stopped, beside being asked to: "" nothing, WakeOnTraffic.
+	Wake Wake
 	// Lazy accepts the sandbox as DORMANT and makes it at its first exec, file access or Resume, which waits for that.
 	Lazy bool
 	// Lease has the sandbox end with those who Hold it; nil: it is nobody's.
@@ -197,6 +199,7 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 		MaxDuration:        duration(s.MaxDuration),
 		OnExpiry:           s.OnExpiry,
 		OnIdle:             s.OnIdle,
+		Wake:               string(s.Wake),
 		User:               s.User,
 		WorkingDir:         s.WorkingDir,
 		CpuLimit:           s.CPULimit,
@@ -321,3 +324,9 @@ func servicesOf(list []*agboxv1.ServiceSpec) []Service {
 	}
 	return out
 }
+
+// Wake is what a sandbox goes on for.
+type Wake string
+
+// WakeOnTraffic: a connection to one of the sandbox's ports, by DialPort or a gateway.
+const WakeOnTraffic Wake = "traffic"

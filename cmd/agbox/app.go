@@ -86,7 +86,7 @@ func (a *app) root() *cobra.Command {
 	daemon, files := daemonCommands{a}, fileCommands{a}
 	root.AddCommand(daemon.versionCommand(), daemon.pingCommand(), daemon.infoCommand(), daemon.doctorCommand(), daemon.pruneCommand(), a.sandboxCommand(),
 		snapshotCommands{a}.snapshotCommand(), files.cpCommand(), files.lsCommand(), files.statCommand(), files.rmCommand(), files.watchFilesCommand(),
-		files.changesCommand(), gate.Command(&a.json), gate.DialCommand())
+		files.changesCommand(), daemon.portForwardCommand(), gate.Command(&a.json), gate.DialCommand())
 	return root
 }
 

@@ -56,6 +56,7 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.StringArrayVar(&f.spec.BuiltinTools, "tool", nil, "builtin tool: claude, codex, git, uv, npm, apt; NAME:rw writes to this host's files of it")
 	flags.DurationVar(&f.spec.IdleTTL, "idle-ttl", 0, "end when idle for so long, 0: never (default: agboxd's)")
 	flags.StringVar(&f.spec.OnIdle, "on-idle", "", "what happens after --idle-ttl: stop (default), pause or delete")
+	flags.StringVar((*string)(&f.spec.Wake), "wake", "", "what it goes on for when it is paused or stopped: traffic, a connection to one of its ports")
 	flags.DurationVar(&f.spec.MaxDuration, "max-duration", 0, "how long it may exist, 0: for ever")
 	flags.StringVar(&f.spec.OnExpiry, "on-expiry", "", "what happens after --max-duration: delete (default), stop or pause")
 	flags.BoolVar(&f.spec.Lazy, "lazy", false, "make it at its first use")

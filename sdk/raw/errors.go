@@ -35,6 +35,7 @@ var (
 	ErrFileNotFound                error = &sentinel{"FILE_NOT_FOUND", "no such file in the sandbox"}
 	ErrNoLease                     error = &sentinel{"LEASE_NONE", "sandbox has no lease"}
 	ErrStdinNotOpen                error = &sentinel{"STDIN_NOT_OPEN", "exec has no open input"}
+	ErrPortClosed                  error = &sentinel{"PORT_CLOSED", "nothing listens on the port"}
 	ErrNoTerminal                  error = &sentinel{"NO_TERMINAL", "exec has no terminal"}
 	ErrSnapshotNotFound            error = &sentinel{"SNAPSHOT_NOT_FOUND", "snapshot not found"}
 	ErrSnapshotIDTaken             error = &sentinel{"SNAPSHOT_ID_TAKEN", "snapshot id is in use"}
