@@ -8,10 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/spf13/cobra"
+
 	"github.com/agbox-dev/agbox/cmd/agbox/gate"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/text"
-	"github.com/spf13/cobra"
 )
 
 // Exit codes beside those of commands run by exec.

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/moby/term"
 	"github.com/spf13/cobra"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
 )
 
 type attachFlags struct {

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // recorder is a daemon that keeps what it was asked for.

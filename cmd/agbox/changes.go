@@ -13,8 +13,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
+
+	"github.com/agbox-dev/agbox/sdk"
 )
 
 // changesFlags say what is done with a sandbox's changes.

@@ -9,8 +9,9 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/moby/term"
+
+	"github.com/agbox-dev/agbox/sdk"
 )
 
 // Size of a terminal that does not know its own.

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
+
+	"github.com/agbox-dev/agbox/sdk"
 )
 
 func (a fileCommands) cpCommand() *cobra.Command {

@@ -11,9 +11,11 @@ import (
 
 	"github.com/docker/go-units"
 
+	"github.com/spf13/cobra"
+
+	"github.com/agbox-dev/agbox/cmd/agbox/value"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/spf13/cobra"
 )
 
 type createFlags struct {
@@ -21,10 +23,10 @@ type createFlags struct {
 	image       string // --image
 	id, config  string
 	snapshot    string
-	env, labels pairs
+	env, labels value.Pairs
 	network     string
 	private     bool
-	allow       destinations
+	allow       value.Destinations
 	keep, hold  bool
 	lease       sdk.Lease
 	restart     sdk.RestartOnFailure
@@ -32,7 +34,7 @@ type createFlags struct {
 }
 
 func (a *app) createCommand() *cobra.Command {
-	f := createFlags{env: pairs{inherit: true}}
+	f := createFlags{env: value.Pairs{Inherit: true}}
 	cmd := &cobra.Command{
 		Use:   "create [IMAGE] [flags] [-- COMMAND [ARG...]]",
 		Short: "Create a sandbox and print its id",
@@ -48,9 +50,9 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.StringVar(&f.image, "image", "", "image to run")
 	flags.StringVar((*string)(&f.spec.PullPolicy), "pull", "", "when to pull the image: missing, always, never (default: missing)")
 	flags.StringVar(&f.id, "id", "", "id of the sandbox, never used before (default: a UUID)")
-	flags.Var((*mounts)(&f.spec.Mounts), "mount", "mount a host file or directory, read-only without :rw or :cow (writes stay in the sandbox)")
-	flags.Var((*copies)(&f.spec.Copies), "copy", "copy a host file or directory in, for OWNER (default: as whom a command would run)")
-	flags.Var((*tmpfs)(&f.spec.Tmpfs), "tmpfs", "directory in memory, empty at each start")
+	flags.Var((*value.Mounts)(&f.spec.Mounts), "mount", "mount a host file or directory, read-only without :rw or :cow (writes stay in the sandbox)")
+	flags.Var((*value.Copies)(&f.spec.Copies), "copy", "copy a host file or directory in, for OWNER (default: as whom a command would run)")
+	flags.Var((*value.Tmpfs)(&f.spec.Tmpfs), "tmpfs", "directory in memory, empty at each start")
 	flags.Var(&f.env, "env", "environment variable; KEY alone takes the value from here")
 	flags.Var(&f.labels, "label", "label")
 	flags.StringArrayVar(&f.spec.BuiltinTools, "tool", nil, "builtin tool: claude, codex, git, uv, npm, apt; NAME:rw writes to this host's files of it")
@@ -69,18 +71,18 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.StringVar(&f.spec.WorkingDir, "workdir", "", "where COMMAND and execs start (default: /workspace)")
 	flags.BoolVar(&f.keep, "keep-on-command-end", false, "stay ready when COMMAND ends, instead of failing")
 	flags.Float64Var(&f.spec.CPULimit, "cpus", 0, "CPUs at most, such as 0.5 (default: agboxd's, else no limit)")
-	flags.Var((*size)(&f.spec.MemoryLimit), "memory", "memory at most, such as 512m (default: agboxd's, else no limit)")
+	flags.Var((*value.Size)(&f.spec.MemoryLimit), "memory", "memory at most, such as 512m (default: agboxd's, else no limit)")
 	flags.Int64Var(&f.spec.PidsLimit, "pids", 0, "processes and threads at most (default: agboxd's, else 4096)")
-	flags.Var((*size)(&f.spec.DiskLimit), "disk", "disk at most, such as 10g (default: no limit)")
-	flags.Var((*size)(&f.spec.ShmSize), "shm-size", "size of /dev/shm, such as 1g (default: the engine's)")
+	flags.Var((*value.Size)(&f.spec.DiskLimit), "disk", "disk at most, such as 10g (default: no limit)")
+	flags.Var((*value.Size)(&f.spec.ShmSize), "shm-size", "size of /dev/shm, such as 1g (default: the engine's)")
 	flags.StringVar(&f.spec.GPUs, "gpus", "", "all, a number, or device ids separated by commas")
 	flags.BoolVar(&f.spec.ReadOnlyRoot, "read-only", false, "make the image's file system read-only")
 	flags.StringVar(&f.network, "network", "", "what can be reached: internet, which is all that is public, or none (default: internet)")
 	flags.BoolVar(&f.private, "network-private", false, "private addresses can be reached too, with --network internet or --allow 0.0.0.0/0")
 	flags.Var(&f.allow, "allow", "allow this destination and others given so, nothing else")
-	flags.VarP((*ports)(&f.spec.Ports), "publish", "p", "publish a port, on 127.0.0.1 without an IP")
+	flags.VarP((*value.Ports)(&f.spec.Ports), "publish", "p", "publish a port, on 127.0.0.1 without an IP")
 	flags.StringVar(&f.spec.Hostname, "hostname", "", "host name of the sandbox")
-	flags.Var((*hosts)(&f.spec.ExtraHosts), "add-host", "line of /etc/hosts")
+	flags.Var((*value.Hosts)(&f.spec.ExtraHosts), "add-host", "line of /etc/hosts")
 	flags.StringArrayVar(&f.spec.CapAdd, "cap-add", nil, "capability beside the default ones, such as IPC_LOCK")
 	flags.BoolVar(&f.spec.AllowNewPrivileges, "allow-new-privileges", false, "let setuid programs such as sudo work")
 	flags.StringVar(&f.spec.Runtime, "runtime", "", "the engine's runtime, such as runsc (default: the engine's own)")
@@ -142,7 +144,7 @@ func (f *createFlags) complete(cmd *cobra.Command, args []string) error {
 	if cmd.Flags().Changed("idle-ttl") && f.spec.IdleTTL == 0 {
 		f.spec.IdleTTL = sdk.NeverIdle
 	}
-	f.spec.Env, f.spec.Labels = f.env.values, f.labels.values
+	f.spec.Env, f.spec.Labels = f.env.Values, f.labels.Values
 	return nil
 }
 

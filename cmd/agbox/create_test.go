@@ -10,12 +10,13 @@ import (
 	"sync"
 	"testing"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // scribe is a daemon that keeps what it was asked for and refuses it.

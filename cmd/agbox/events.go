@@ -8,9 +8,10 @@ import (
 
 	"github.com/docker/go-units"
 
+	"github.com/spf13/cobra"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/spf13/cobra"
 )
 
 type eventFlags struct {

@@ -9,10 +9,12 @@ import (
 	"syscall"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/agbox-dev/agbox/cmd/agbox/value"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
 )
 
 // Exit codes of exec where the command has none of its own.
@@ -27,16 +29,16 @@ const (
 
 type execFlags struct {
 	cwd, id, user string
-	env           pairs
+	env           value.Pairs
 	detach        bool
 	timeout       time.Duration
-	maxLog        size
+	maxLog        value.Size
 	stdin, tty    bool
 	keys          string
 }
 
 func (a execCommands) execCommand() *cobra.Command {
-	f := execFlags{env: pairs{inherit: true}}
+	f := execFlags{env: value.Pairs{Inherit: true}}
 	cmd := &cobra.Command{
 		Use:   "exec SANDBOX [flags] -- COMMAND [ARG...]",
 		Short: "Run a command in a sandbox",
@@ -108,7 +110,7 @@ func (a execCommands) exec(ctx context.Context, sandbox string, command []string
 	defer leave(nil)
 
 	resp, err := c.Raw().CreateExec(ctx, &agboxv1.CreateExecRequest{
-		SandboxId: sandbox, Command: command, Cwd: f.cwd, EnvOverrides: f.env.values, ExecId: f.id, User: f.user,
+		SandboxId: sandbox, Command: command, Cwd: f.cwd, EnvOverrides: f.env.Values, ExecId: f.id, User: f.user,
 		MaxOutputBytes: uint64(f.maxLog), Timeout: f.limit(),
 		Stdin: f.stdin, Tty: terminal,
 	})
@@ -138,7 +140,7 @@ func (a execCommands) window(f *execFlags) (*agboxv1.TerminalSize, error) {
 	case a.json && !f.detach:
 		return nil, &statusError{exitUsage, errors.New("-t shows what the command writes, which --json does not: leave one out")}
 	}
-	if name, given := os.LookupEnv("TERM"); given && f.env.values["TERM"] == "" && own != nil {
+	if name, given := os.LookupEnv("TERM"); given && f.env.Values["TERM"] == "" && own != nil {
 		if err := f.env.Set("TERM=" + name); err != nil {
 			return nil, err
 		}

@@ -3,8 +3,9 @@ package main
 import (
 	"context"
 
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
+
+	"github.com/agbox-dev/agbox/sdk"
 )
 
 func (a lifeCommands) holdCommand() *cobra.Command {

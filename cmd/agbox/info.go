@@ -8,9 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/spf13/cobra"
 )
 
 func (a daemonCommands) infoCommand() *cobra.Command {

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
+	"github.com/agbox-dev/agbox/sdk"
 )
 
 // atOnce bounds how many sandboxes one command works on at a time.

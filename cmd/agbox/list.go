@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/spf13/cobra"
 )
 
 func (a *app) listCommand() *cobra.Command {
@@ -26,7 +27,7 @@ func (a *app) listCommand() *cobra.Command {
 		},
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
 			return a.list(ctx, c, &agboxv1.ListSandboxesRequest{IncludeDeleted: all,
-				LabelSelector: chosen.labels.values, States: chosen.protoStates()})
+				LabelSelector: chosen.labels.Values, States: chosen.protoStates()})
 		}),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "deleted ones too")

@@ -5,14 +5,16 @@ import (
 	"errors"
 	"io"
 
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/spf13/cobra"
+
+	"github.com/agbox-dev/agbox/cmd/agbox/value"
+	"github.com/agbox-dev/agbox/sdk"
 )
 
 type logFlags struct {
 	operations, stdout, stderr, both, follow bool
 	service                                  string
-	tail                                     size
+	tail                                     value.Size
 	offset                                   uint64
 	hasTail, hasService                      bool
 }

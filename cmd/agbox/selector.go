@@ -5,14 +5,16 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/spf13/cobra"
+
+	"github.com/agbox-dev/agbox/cmd/agbox/value"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/spf13/cobra"
 )
 
 // selector collects --label and --state, which stand for all sandboxes that match.
 type selector struct {
-	labels pairs
+	labels value.Pairs
 	states []string
 }
 
@@ -28,14 +30,14 @@ func (s *selector) check() error {
 
 // either wants sandboxes by name, or by label.
 func (s *selector) either(_ *cobra.Command, args []string) error {
-	if (len(args) > 0) == (len(s.labels.values) > 0) || len(args) > 0 && len(s.states) > 0 {
+	if (len(args) > 0) == (len(s.labels.Values) > 0) || len(args) > 0 && len(s.states) > 0 {
 		return errors.New("name either sandboxes or a --label")
 	}
 	return s.check()
 }
 
 func (s *selector) selection() sdk.Selection {
-	sel := sdk.Selection{Labels: s.labels.values}
+	sel := sdk.Selection{Labels: s.labels.Values}
 	for _, name := range s.states {
 		sel.States = append(sel.States, sdk.State(strings.ToUpper(name)))
 	}

@@ -7,9 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/agbox-dev/agbox/cmd/agbox/value"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/spf13/cobra"
 )
 
 func (a snapshotCommands) snapshotCommand() *cobra.Command {
@@ -25,7 +27,7 @@ func (a snapshotCommands) snapshotCommand() *cobra.Command {
 
 func (a snapshotCommands) snapshotCreateCommand() *cobra.Command {
 	var id string
-	var labels pairs
+	var labels value.Pairs
 	cmd := &cobra.Command{
 		Use:   "create SANDBOX",
 		Short: "Make a snapshot of a sandbox and print its id",
@@ -36,7 +38,7 @@ gives it up: there is no snapshot then, and the sandbox goes on at once.`,
   agbox sandbox create --snapshot with-deps`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
-			made, err := a.capture(ctx, c, &agboxv1.SnapshotSandboxRequest{SandboxId: args[0], SnapshotId: id, Labels: labels.values})
+			made, err := a.capture(ctx, c, &agboxv1.SnapshotSandboxRequest{SandboxId: args[0], SnapshotId: id, Labels: labels.Values})
 			if err != nil {
 				return err
 			}
@@ -82,14 +84,14 @@ func (a snapshotCommands) capture(ctx context.Context, c *sdk.Client, req *agbox
 
 func (a snapshotCommands) snapshotListCommand() *cobra.Command {
 	var of string
-	var labels pairs
+	var labels value.Pairs
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List snapshots, newest first",
 		Args:    cobra.NoArgs,
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
-			resp, err := c.Raw().ListSnapshots(ctx, &agboxv1.ListSnapshotsRequest{SandboxId: of, LabelSelector: labels.values})
+			resp, err := c.Raw().ListSnapshots(ctx, &agboxv1.ListSnapshotsRequest{SandboxId: of, LabelSelector: labels.Values})
 			if err != nil {
 				return err
 			}
@@ -126,8 +128,8 @@ func (a snapshotCommands) snapshotRemoveCommand() *cobra.Command {
 func (a snapshotCommands) forkCommand() *cobra.Command {
 	var id string
 	var noWait bool
-	var labels pairs
-	env := pairs{inherit: true}
+	var labels value.Pairs
+	env := value.Pairs{Inherit: true}
 	cmd := &cobra.Command{
 		Use:   "fork SANDBOX",
 		Short: "Create a sandbox from what another one is now and print its id",
@@ -139,7 +141,7 @@ it is ready, and print its id. The other one goes on as before.`,
 			if a.onTerminal() {
 				opts = append(opts, sdk.WithProgress(a.progress))
 			}
-			box, err := c.Fork(ctx, args[0], sdk.Spec{Env: env.values, Labels: labels.values}, opts...)
+			box, err := c.Fork(ctx, args[0], sdk.Spec{Env: env.Values, Labels: labels.Values}, opts...)
 			return a.created(ctx, c, box, err)
 		}),
 	}

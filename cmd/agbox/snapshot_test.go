@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
-	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 func (s *scribe) CaptureSandbox(req *agboxv1.SnapshotSandboxRequest, stream grpc.ServerStreamingServer[agboxv1.SnapshotProgress]) error {

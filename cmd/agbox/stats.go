@@ -10,13 +10,15 @@ import (
 	"github.com/docker/go-units"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/spf13/cobra"
+
+	"github.com/agbox-dev/agbox/cmd/agbox/value"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/spf13/cobra"
 )
 
 func (a daemonCommands) statsCommand() *cobra.Command {
-	var labels pairs
+	var labels value.Pairs
 	var watch bool
 	var interval time.Duration
 	cmd := &cobra.Command{
@@ -37,7 +39,7 @@ func (a daemonCommands) statsCommand() *cobra.Command {
 		},
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, args []string) error {
 			if watch {
-				return a.watchStats(ctx, c, &agboxv1.WatchStatsRequest{LabelSelector: labels.values, Interval: durationpb.New(interval)})
+				return a.watchStats(ctx, c, &agboxv1.WatchStatsRequest{LabelSelector: labels.Values, Interval: durationpb.New(interval)})
 			}
 			return a.stats(ctx, c, args[0])
 		}),

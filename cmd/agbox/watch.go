@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
+	"github.com/agbox-dev/agbox/cmd/agbox/value"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
-	"github.com/spf13/cobra"
 )
 
 func (a *app) watchCommand() *cobra.Command {
-	var labels pairs
+	var labels value.Pairs
 	var snapshot bool
 	cmd := &cobra.Command{
 		Use:   "watch",
@@ -21,7 +23,7 @@ interrupted or until agboxd goes away.`,
   agbox --json sandbox watch --snapshot | jq -r '.sandbox_id + " " + .event_type'`,
 		Args: cobra.NoArgs,
 		RunE: a.with(func(ctx context.Context, c *sdk.Client, _ []string) error {
-			stream, err := c.Raw().WatchSandboxes(ctx, &agboxv1.WatchSandboxesRequest{LabelSelector: labels.values, IncludeCurrentSnapshot: snapshot})
+			stream, err := c.Raw().WatchSandboxes(ctx, &agboxv1.WatchSandboxesRequest{LabelSelector: labels.Values, IncludeCurrentSnapshot: snapshot})
 			return printStream(a, stream, err, errStreamEnded, func(event *agboxv1.SandboxEvent) error {
 				if _, err := fmt.Fprintf(a.out, "%s  ", event.GetSandboxId()); err != nil {
 					return err

@@ -1,4 +1,5 @@
-package main
+// Package value reads the values of flags.
+package value
 
 import (
 	"errors"
@@ -9,29 +10,30 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agbox-dev/agbox/sdk"
 	"github.com/docker/go-connections/nat"
 	"github.com/docker/go-units"
+
+	"github.com/agbox-dev/agbox/sdk"
 )
 
-// pairs collects --flag KEY=VALUE; with inherit, KEY alone takes the value of our own environment.
-type pairs struct {
-	values  map[string]string
-	inherit bool
+// Pairs collects --flag KEY=VALUE; with Inherit, KEY alone takes the value of our own environment.
+type Pairs struct {
+	Values  map[string]string
+	Inherit bool
 }
 
-func (p *pairs) String() string { return "" }
+func (p *Pairs) String() string { return "" }
 
-func (p *pairs) Type() string {
-	if p.inherit {
+func (p *Pairs) Type() string {
+	if p.Inherit {
 		return "KEY[=VALUE]"
 	}
 	return "KEY=VALUE"
 }
 
-func (p *pairs) Set(arg string) error {
+func (p *Pairs) Set(arg string) error {
 	key, value, ok := strings.Cut(arg, "=")
-	if !ok && p.inherit {
+	if !ok && p.Inherit {
 		if value, ok = os.LookupEnv(key); !ok {
 			return errors.New("it has no value, and is not set here either")
 		}
@@ -39,20 +41,20 @@ func (p *pairs) Set(arg string) error {
 	if !ok || key == "" {
 		return fmt.Errorf("want %s", p.Type())
 	}
-	if p.values == nil {
-		p.values = map[string]string{}
+	if p.Values == nil {
+		p.Values = map[string]string{}
 	}
-	p.values[key] = value
+	p.Values[key] = value
 	return nil
 }
 
-// mounts collects --mount SRC:DST[:rw|:cow].
-type mounts []sdk.Mount
+// Mounts collects --mount SRC:DST[:rw|:cow].
+type Mounts []sdk.Mount
 
-func (m *mounts) String() string { return "" }
-func (m *mounts) Type() string   { return "SRC:DST[:rw|:cow]" }
+func (m *Mounts) String() string { return "" }
+func (m *Mounts) Type() string   { return "SRC:DST[:rw|:cow]" }
 
-func (m *mounts) Set(arg string) error {
+func (m *Mounts) Set(arg string) error {
 	parts := strings.Split(arg, ":")
 	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" || parts[1] == "" {
 		return fmt.Errorf("want %s", m.Type())
@@ -77,13 +79,13 @@ func (m *mounts) Set(arg string) error {
 	return nil
 }
 
-// copies collects --copy SRC:DST.
-type copies []sdk.Copy
+// Copies collects --copy SRC:DST.
+type Copies []sdk.Copy
 
-func (c *copies) String() string { return "" }
-func (c *copies) Type() string   { return "SRC:DST[:OWNER]" }
+func (c *Copies) String() string { return "" }
+func (c *Copies) Type() string   { return "SRC:DST[:OWNER]" }
 
-func (c *copies) Set(arg string) error {
+func (c *Copies) Set(arg string) error {
 	source, target, ok := strings.Cut(arg, ":")
 	target, owner, owned := strings.Cut(target, ":")
 	if !ok || source == "" || target == "" || owned && owner == "" {
@@ -97,30 +99,30 @@ func (c *copies) Set(arg string) error {
 	return nil
 }
 
-// size is --flag BYTES, such as 512m.
-type size int64
+// Size is --flag BYTES, such as 512m.
+type Size int64
 
-func (s *size) String() string { return "" }
-func (s *size) Type() string   { return "BYTES" }
+func (s *Size) String() string { return "" }
+func (s *Size) Type() string   { return "BYTES" }
 
-func (s *size) Set(arg string) error {
+func (s *Size) Set(arg string) error {
 	n, err := units.RAMInBytes(arg)
 	if err != nil || n < 0 || n == math.MaxInt64 { // what is too large comes out as either
 		return errors.New("want a number of bytes, such as 512m or 1.5GiB")
 	}
-	*s = size(n)
+	*s = Size(n)
 	return nil
 }
 
-// tmpfs collects --tmpfs PATH[:BYTES].
-type tmpfs []sdk.Tmpfs
+// Tmpfs collects --tmpfs PATH[:BYTES].
+type Tmpfs []sdk.Tmpfs
 
-func (t *tmpfs) String() string { return "" }
-func (t *tmpfs) Type() string   { return "PATH[:BYTES]" }
+func (t *Tmpfs) String() string { return "" }
+func (t *Tmpfs) Type() string   { return "PATH[:BYTES]" }
 
-func (t *tmpfs) Set(arg string) error {
+func (t *Tmpfs) Set(arg string) error {
 	path, bytes, sized := strings.Cut(arg, ":")
-	var s size
+	var s Size
 	if sized {
 		if err := s.Set(bytes); err != nil {
 			return err
@@ -130,13 +132,13 @@ func (t *tmpfs) Set(arg string) error {
 	return nil
 }
 
-// ports collects --publish in Docker's syntax.
-type ports []sdk.Port
+// Ports collects --publish in Docker's syntax.
+type Ports []sdk.Port
 
-func (p *ports) String() string { return "" }
-func (p *ports) Type() string   { return "[[IP:]HOST:]PORT[/PROTOCOL]" }
+func (p *Ports) String() string { return "" }
+func (p *Ports) Type() string   { return "[[IP:]HOST:]PORT[/PROTOCOL]" }
 
-func (p *ports) Set(arg string) error {
+func (p *Ports) Set(arg string) error {
 	mappings, err := nat.ParsePortSpec(arg)
 	if err != nil {
 		return err
@@ -153,13 +155,13 @@ func (p *ports) Set(arg string) error {
 	return nil
 }
 
-// destinations collects --allow CIDR[:PORT[,PORT...]].
-type destinations []sdk.Destination
+// Destinations collects --allow CIDR[:PORT[,PORT...]].
+type Destinations []sdk.Destination
 
-func (d *destinations) String() string { return "" }
-func (d *destinations) Type() string   { return "CIDR[:PORT[,PORT...]]" }
+func (d *Destinations) String() string { return "" }
+func (d *Destinations) Type() string   { return "CIDR[:PORT[,PORT...]]" }
 
-func (d *destinations) Set(arg string) error {
+func (d *Destinations) Set(arg string) error {
 	cidr, list, limited := strings.Cut(arg, ":")
 	to := sdk.Destination{CIDR: cidr}
 	if limited {
@@ -175,19 +177,19 @@ func (d *destinations) Set(arg string) error {
 	return nil
 }
 
-// hosts collects --add-host NAME:IP.
-type hosts map[string]string
+// Hosts collects --add-host NAME:IP.
+type Hosts map[string]string
 
-func (h *hosts) String() string { return "" }
-func (h *hosts) Type() string   { return "NAME:IP" }
+func (h *Hosts) String() string { return "" }
+func (h *Hosts) Type() string   { return "NAME:IP" }
 
-func (h *hosts) Set(arg string) error {
+func (h *Hosts) Set(arg string) error {
 	name, address, ok := strings.Cut(arg, ":")
 	if !ok || name == "" || address == "" {
 		return fmt.Errorf("want %s", h.Type())
 	}
 	if *h == nil {
-		*h = hosts{}
+		*h = Hosts{}
 	}
 	(*h)[name] = address
 	return nil
