@@ -45,6 +45,8 @@ type Config struct {
 	SubnetBits int
 	// NameServers are those of sandboxes in mode internet, of IPv4 and not on a loopback; none: this host's.
 	NameServers []netip.Addr
+	// ReadyNetworks is how many networks are kept ready once a sandbox has needed one.
+	ReadyNetworks int
 	// CreateConcurrency is how many sandboxes are made, started or removed at once; others wait in the order of their turns.
 	CreateConcurrency int
 	// StopGrace is how long processes have from TERM to KILL when their sandbox is stopped or their exec
@@ -151,7 +153,8 @@ func (d *Docker) connect(ctx context.Context) error {
 			}
 			return l.Link, nil
 		}}, d.log)
-	d.networks, err = network.Open(ctx, d.api, network.Config{Pool: d.config.Pool, SubnetBits: d.config.SubnetBits,
+	d.networks, err = network.Open(ctx, d.api, d.queue, network.Config{Ready: d.config.ReadyNetworks, Dir: d.layout.Networks(),
+		Pool: d.config.Pool, SubnetBits: d.config.SubnetBits,
 		NameServers: d.config.NameServers, Required: d.config.IsolationRequired}, d.log)
 	if err != nil {
 		return err
@@ -210,6 +213,7 @@ func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
 // Close lets go of every sandbox's link and of the engine. Sandboxes go on, and so do the packet rules as long as
 // there are any.
 func (d *Docker) Close() error {
+	d.networks.Drain()
 	d.api.Abort()
 	d.snapshots.Close()
 	d.images.Close()

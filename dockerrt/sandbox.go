@@ -200,6 +200,14 @@ func (d *Docker) make(ctx context.Context, sandboxID string, spec *agboxv1.Creat
 	}
 	defer give()
 	err = engine.RetryTransient(ctx, func() error {
+		if d.networks.Claimed(sandboxID) { // by an earlier try, whose containers may be on it
+			if err := d.remove(ctx, sandboxID); err != nil {
+				return err
+			}
+		}
+		if err := d.networks.Claim(ctx, sandboxID, spec); err != nil {
+			return backoff.Permanent(err)
+		}
 		var err error
 		if networkID, err = d.makeParts(ctx, sandboxID, spec, found); err == nil {
 			return nil
@@ -325,16 +333,16 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 	} else if lacks != "" {
 		return missing("", lacks)
 	}
-	networks, err := d.api.NetworkList(ctx, dockernetwork.ListOptions{Filters: d.api.Mine(sandboxID)})
+	networks, err := d.networks.Find(ctx, sandboxID)
 	if err != nil {
 		return err
 	}
 	if len(networks) == 0 && network.Networked(spec) {
-		return missing("network", engine.NetworkName(sandboxID))
+		return missing("network", d.networks.Name(sandboxID))
 	}
 	for _, c := range containers {
 		if !container.Connected(c) {
-			name, net := strings.TrimPrefix(c.Names[0], "/"), engine.NetworkName(sandboxID)
+			name, net := strings.TrimPrefix(c.Names[0], "/"), d.networks.Name(sandboxID)
 			return engine.Coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s is not on network %s any more: delete the sandbox and create it again",
 				engine.ErrMissing, name, net)
 		}

@@ -39,6 +39,9 @@ type config struct {
 		Prefix      int          `toml:"prefix"`
 		NameServers []netip.Addr `toml:"name_servers"`
 	} `toml:"network"`
+	Pool struct {
+		Networks int `toml:"networks"`
+	} `toml:"pool"`
 	Docker struct {
 		Host string `toml:"host"`
 	} `toml:"docker"`
@@ -65,6 +68,9 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return err
 }
 
+// maxReadyNetworks is as many as an engine has trouble with.
+const maxReadyNetworks = 200
+
 func defaults() config {
 	var c config
 	c.Runtime.IdleTTL.Duration = 30 * time.Minute
@@ -81,6 +87,7 @@ func defaults() config {
 	c.Limits.MaxTransfer, c.Limits.MaxSnapshot = 64<<30, 4<<30
 	c.Network.Pool = netip.MustParsePrefix("10.213.0.0/16")
 	c.Network.Prefix = 28
+	c.Pool.Networks = 4
 	return c
 }
 
@@ -162,6 +169,8 @@ func (c config) check() error {
 		return errors.New("runtime.max_events must be 0, for all, or at least 100")
 	case c.Runtime.StopGrace.Duration < 0:
 		return errors.New("runtime.stop_grace must not be negative")
+	case c.Pool.Networks < 0 || c.Pool.Networks > maxReadyNetworks:
+		return fmt.Errorf("pool.networks must lie between 0 and %d", maxReadyNetworks)
 	case c.Runtime.CreateConcurrency < 1:
 		return errors.New("runtime.create_concurrency must be at least 1")
 	case c.Limits.problem() != "":

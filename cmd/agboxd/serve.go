@@ -119,6 +119,7 @@ func openRuntime(ctx context.Context, paths paths, config config, instance strin
 			Own: []string{paths.data, filepath.Dir(paths.socket), filepath.Dir(paths.config)},
 		},
 		Pool: config.Network.Pool, SubnetBits: config.Network.Prefix, NameServers: config.Network.NameServers,
+		ReadyNetworks:     config.Pool.Networks,
 		CreateConcurrency: config.Runtime.CreateConcurrency,
 		StopGrace:         config.Runtime.StopGrace.Duration,
 		IsolationRequired: config.Isolation.Required,

@@ -36,6 +36,11 @@ func (cs *Containers) CreatePrimary(ctx context.Context, sandboxID string, spec 
 		return err
 	}
 	config.Labels[engine.LabelMounts] = string(mounts)
+	if cs.networks.Claimed(sandboxID) && spec.Network != nil { // the network itself cannot say so
+		if config.Labels[engine.LabelNetwork], err = network.Label(spec); err != nil {
+			return err
+		}
+	}
 	name := engine.PrimaryName(sandboxID)
 	defer oplog.Step(ctx, "made", "container %s", name)(&err)
 	made, err := cs.engine.ContainerCreate(ctx, config, host, &dockernetwork.NetworkingConfig{}, nil, name)
@@ -96,7 +101,7 @@ func (cs *Containers) primaryConfig(sandboxID string, spec *agboxv1.CreateSpec, 
 	host.Runtime = spec.Runtime
 	host.NetworkMode = "none"
 	if network.Networked(spec) {
-		host.NetworkMode = container.NetworkMode(engine.NetworkName(sandboxID))
+		host.NetworkMode = container.NetworkMode(cs.networks.Name(sandboxID))
 	}
 	host.DNS = cs.networks.NameServers(spec.Network)
 	host.Mounts = cs.primaryMounts(sandboxID, spec)

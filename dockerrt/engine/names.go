@@ -20,6 +20,8 @@ const (
 	LabelInstance  = LabelNamespace + ".instance"
 	LabelOwner     = LabelNamespace + ".owner"
 	LabelUser      = LabelNamespace + ".user."
+	// LabelPool is on what is made ahead, and may be one sandbox's after another.
+	LabelPool = LabelNamespace + ".pool"
 	// LabelImage holds the id of the image that a container was made from.
 	LabelImage = LabelNamespace + ".image"
 	// LabelNetwork holds the network's mode and what it allows, as JSON; without it, that is the internet.
@@ -46,6 +48,15 @@ const NetworkPrefix = "agbox-net-"
 func NetworkName(sandboxID string) string { return NetworkPrefix + sandboxID }
 func PrimaryName(sandboxID string) string { return "agbox-primary-" + sandboxID }
 
+// SandboxOfNetwork is the sandbox whose network has the name, "" where it is none of ours.
+func SandboxOfNetwork(name string) string {
+	id, _ := strings.CutPrefix(name, NetworkPrefix)
+	if id == name {
+		return ""
+	}
+	return id
+}
+
 // ServiceName is the container's name that people know. Both parts may hold "-", so that it can be another sandbox's
 // already: then the service gets UniqueServiceName, and is found by its labels in any case.
 func ServiceName(sandboxID, service string) string { return "agbox-svc-" + sandboxID + "-" + service }
@@ -71,6 +82,18 @@ func (c *Client) Labels(sandboxID, component string, user map[string]string) map
 		labelComposeService: sandboxID,
 	})
 	return labels
+}
+
+// PoolLabels are for a network that is no sandbox's, or is one's for a while.
+func (c *Client) PoolLabels() map[string]string {
+	return map[string]string{
+		LabelComponent:      ComponentNetwork,
+		LabelPool:           "ready",
+		LabelInstance:       c.owner.Instance,
+		LabelOwner:          c.Process(),
+		labelComposeProject: "agbox",
+		labelComposeService: "pool",
+	}
 }
 
 // ContainerLabels are labels for a container of a sandbox, service being "" for the primary. What the image has of ours, as one

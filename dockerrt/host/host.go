@@ -50,9 +50,11 @@ func (h *Host) Engine(ctx context.Context) (_ runtime.Engine, err error) {
 		return runtime.Engine{}, fmt.Errorf("dockerrt: cannot ask the engine about itself: %w", err)
 	}
 	pool, used, total := h.networks.Census()
+	ready, kept := h.networks.Ready()
 	return runtime.Engine{
 		Version: info.ServerVersion, APIVersion: h.engine.ClientVersion(), OS: info.OperatingSystem, StorageDriver: info.Driver,
 		Pool: pool.String(), SubnetsUsed: used, SubnetsTotal: total,
+		NetworksReady: uint32(ready), NetworksKept: uint32(kept),
 		Work:     h.queue.Census(),
 		Runtimes: slices.Sorted(maps.Keys(info.Runtimes)),
 	}, nil

@@ -26,6 +26,9 @@ func (l Layout) Results(sandboxID string) string {
 // Snapshots holds the specs of snapshots.
 func (l Layout) Snapshots() string { return filepath.Join(l.Root, "snapshots") }
 
+// Networks holds whose the networks are that have no sandbox's name.
+func (l Layout) Networks() string { return filepath.Join(l.Root, "networks") }
+
 // Oplogs is outside of all that is mounted.
 func (l Layout) Oplogs() string { return filepath.Join(l.Root, "operation-logs") }
 

@@ -91,8 +91,8 @@ func (ns *Networks) Compare(networks []network.Summary) error {
 			earlier = earlier || !g.rules.Holds(bridge)
 		}
 		seen.add(bridge, here)
-		if seen == &ours && g.rules.Holds(bridge) && here[bridge] {
-			reaches[bridge] = ns.reach(specOf(n))
+		if spec, owned := ns.specOf(n); owned && seen == &ours && g.rules.Holds(bridge) && here[bridge] {
+			reaches[bridge] = ns.reach(spec)
 		}
 	}
 	for _, bridge := range admitted {
@@ -109,7 +109,14 @@ func (ns *Networks) Compare(networks []network.Summary) error {
 		ours = others
 	}
 	g.place(ours.elsewhere())
-	return errors.Join(g.hold(reaches), ours.elsewhere())
+	err = g.hold(reaches)
+	for _, n := range networks {
+		_, admitted := reaches[bridgeOf(n)]
+		if _, owned := ns.specOf(n); admitted && !owned { // it was returned meanwhile
+			g.release(bridgeOf(n))
+		}
+	}
+	return errors.Join(err, ours.elsewhere())
 }
 
 // evidence is how many bridges whose names nobody can have by chance are in this network namespace, and how many are not.
@@ -183,6 +190,14 @@ func (g *guard) release(bridge string) {
 		g.warn("a network's packet rules could not be taken away", err)
 	}
 	g.hold(nil)
+}
+
+// withdraw is release, and returns why the rules are not seen to be without the bridge.
+func (g *guard) withdraw(bridge string) error {
+	if err := g.rules.Release(bridge); err != nil {
+		return err
+	}
+	return g.hold(nil)
 }
 
 // close leaves the rules in force as long as there is a bridge of ours.

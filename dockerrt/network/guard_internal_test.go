@@ -107,8 +107,8 @@ func TestNetworkRequest(t *testing.T) {
 	defer api.Close()
 	pool := netip.MustParsePrefix("10.213.0.0/16")
 	ns := &Networks{engine: engine.New(api, engine.Owner{Instance: "test"}), subnets: newSubnets(pool, 28, nil), guard: &guard{rules: isolation.Open("test", pool)}}
-	_, bridge, err := ns.make(context.Background(), "box", &agboxv1.CreateSpec{})
-	if err != nil {
+	bridge := ns.guard.rules.Bridge()
+	if _, err := ns.make(context.Background(), "box", request{bridge: bridge}); err != nil {
 		t.Fatal(err)
 	}
 	if asked.EnableIPv6 == nil || *asked.EnableIPv6 || asked.Options[optionBridge] != bridge || !ns.guard.rules.Holds(bridge) {

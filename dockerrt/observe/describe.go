@@ -12,7 +12,6 @@ import (
 	"time"
 
 	dockercontainer "github.com/docker/docker/api/types/container"
-	dockernetwork "github.com/docker/docker/api/types/network"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
@@ -34,16 +33,13 @@ func (o *Observer) Describe(ctx context.Context, sandboxID string) (_ runtime.Fo
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: %w", err)
 	}
-	networks, err := o.engine.NetworkList(ctx, dockernetwork.ListOptions{Filters: o.engine.Mine(sandboxID)})
+	networks, err := o.networks.Find(ctx, sandboxID)
 	if err != nil {
-		return found, fmt.Errorf("dockerrt: cannot list networks: %w", err)
+		return found, fmt.Errorf("dockerrt: %w", err)
 	}
 	for _, n := range networks {
-		if text := n.Labels[engine.LabelNetwork]; text != "" {
-			found.Spec.Network = &agboxv1.NetworkSpec{}
-			if err := json.Unmarshal([]byte(text), found.Spec.Network); err != nil {
-				return found, fmt.Errorf("dockerrt: label %s of network %s: %w", engine.LabelNetwork, n.Name, err)
-			}
+		if found.Spec.Network, err = o.networks.Reach(n); err != nil {
+			return found, fmt.Errorf("dockerrt: %w", err)
 		}
 	}
 	primary := false

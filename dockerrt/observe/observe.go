@@ -77,10 +77,7 @@ func (o *Observer) Inventory(ctx context.Context) (_ runtime.Inventory, err erro
 	if err != nil {
 		return found, fmt.Errorf("dockerrt: cannot list networks: %w", err)
 	}
-	for _, n := range networks {
-		id := n.Labels[engine.LabelSandbox]
-		found.Objects[id] = found.Objects[id] || n.Labels[engine.LabelOwner] != o.engine.Process()
-	}
+	o.networks.Inventory(networks, found.Objects)
 	_ = o.networks.Compare(networks) // what is wrong is in the log and in Isolated
 	if err := o.mounts.Inventory(ctx, found.Objects); err != nil {
 		return found, err
@@ -183,8 +180,8 @@ func (o *Observer) look(ctx context.Context, sandboxID string, spec *agboxv1.Cre
 		return part{runtime.CodeOutOfMemory, container.Ended(found.State)}
 	case !found.State.Running:
 		return part{cause: container.Ended(found.State)}
-	case network.Networked(spec) && found.NetworkSettings.Networks[engine.NetworkName(sandboxID)] == nil:
-		return part{runtime.CodeNetworkLost, "was taken off its network " + engine.NetworkName(sandboxID) + ", as by docker network disconnect"}
+	case network.Networked(spec) && found.NetworkSettings.Networks[o.networks.Name(sandboxID)] == nil:
+		return part{runtime.CodeNetworkLost, "was taken off its network " + o.networks.Name(sandboxID) + ", as by docker network disconnect"}
 	case service == "" && !found.State.Paused: // which nobody can expect an answer of
 		return o.unlinked(ctx, sandboxID)
 	}

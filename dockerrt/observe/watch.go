@@ -98,8 +98,11 @@ func (o *Observer) deliver(m events.Message, watcher runtime.Watcher) {
 		return
 	}
 	if m.Type == events.NetworkEventType {
-		switch id, ours := strings.CutPrefix(labels["name"], engine.NetworkPrefix); {
-		case !ours:
+		if m.Action == events.ActionCreate {
+			o.networks.Appeared(labels["name"])
+		}
+		switch id := o.networks.SandboxOf(labels["name"]); {
+		case id == "":
 		case m.Action == events.ActionCreate:
 			watcher.Appeared(id)
 		case m.Action == events.ActionDisconnect:

@@ -129,11 +129,11 @@ func (ss *Services) CreateService(ctx context.Context, sandboxID string, spec *a
 	}
 	host := container.Confine(service)
 	host.Runtime = spec.Runtime
-	host.NetworkMode = dockercontainer.NetworkMode(engine.NetworkName(sandboxID))
+	host.NetworkMode = dockercontainer.NetworkMode(ss.networks.Name(sandboxID))
 	host.DNS = ss.networks.NameServers(spec.Network)
 	host.LogConfig = serviceLog
 	networking := &dockernetwork.NetworkingConfig{EndpointsConfig: map[string]*dockernetwork.EndpointSettings{
-		engine.NetworkName(sandboxID): {Aliases: []string{service.Name}},
+		ss.networks.Name(sandboxID): {Aliases: []string{service.Name}},
 	}}
 	_, err = ss.engine.ContainerCreate(ctx, config, host, networking, nil, engine.ServiceName(sandboxID, service.Name))
 	if engine.IsConflict(err) {
