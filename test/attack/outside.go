@@ -42,7 +42,11 @@ var linkAttacks = []*attack{
 		return nil
 	}},
 	{point: "B12", name: "docker network disconnect", play: func(ctx context.Context, b *box) error {
-		if err := b.Engine.NetworkDisconnect(ctx, "agbox-net-"+b.id, b.primary(), true); err != nil {
+		found, err := b.Engine.ContainerInspect(ctx, b.primary())
+		if err != nil {
+			return err
+		}
+		if err := b.Engine.NetworkDisconnect(ctx, string(found.HostConfig.NetworkMode), b.primary(), true); err != nil {
 			return err
 		}
 		return b.fails(ctx, "NETWORK_LOST")

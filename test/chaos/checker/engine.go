@@ -94,8 +94,11 @@ func (c *Checker) judgeEngine(ctx context.Context, known map[string]agboxv1.Sand
 		_, there := known[labels[labelSandbox]]
 		return there || labels[labelInstance] == instance
 	}
-	networks, err := c.judgeNetworks(ctx, known, ours)
+	networks, pooled, err := c.judgeNetworks(ctx, known, ours)
 	if err != nil {
+		return err
+	}
+	if err := c.judgePooled(ctx, networks, pooled, ours); err != nil {
 		return err
 	}
 	if err := c.judgeVolumes(ctx, known, ours); err != nil {
@@ -116,23 +119,68 @@ func (c *Checker) judgeEngine(ctx context.Context, known map[string]agboxv1.Sand
 	return nil
 }
 
-func (c *Checker) judgeNetworks(ctx context.Context, known map[string]agboxv1.SandboxState, ours func(map[string]string) bool) (map[string]int, error) {
-	list, err := c.Engine.NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelSandbox))})
+func (c *Checker) judgeNetworks(ctx context.Context, known map[string]agboxv1.SandboxState, ours func(map[string]string) bool) (count map[string]int, pooled map[string]bool, err error) {
+	list, err := c.Engine.NetworkList(ctx, network.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
-	count := map[string]int{}
+	count, pooled = map[string]int{}, map[string]bool{}
 	for _, n := range list {
 		if !ours(n.Labels) {
 			continue
 		}
-		id := n.Labels[labelSandbox]
+		id, labelled := n.Labels[labelSandbox]
+		if !labelled {
+			pooled[n.Name] = true
+			continue
+		}
 		count[id]++
 		if state, there := known[id]; !there || state == deleted {
 			c.report.add(LeakedNetwork, n.Name, "its sandbox is %s", label(state, there))
 		}
 	}
-	return count, nil
+	return count, pooled, nil
+}
+
+// judgePooled counts for each sandbox the networks that its containers are made for and that bear no sandbox's name, and finds
+// those that two have.
+func (c *Checker) judgePooled(ctx context.Context, count map[string]int, pooled map[string]bool, ours func(map[string]string) bool) error {
+	list, err := c.Engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", labelSandbox))})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	owner := map[string]string{}
+	for _, found := range list {
+		name, id := found.HostConfig.NetworkMode, found.Labels[labelSandbox]
+		if !ours(found.Labels) || !pooled[name] {
+			continue
+		}
+		switch other, owned := owner[name]; {
+		case !owned:
+			owner[name] = id
+			count[id]++
+		case other != id:
+			c.report.add(SharedNetwork, name, "it is that of %s and of %s", other, id)
+		}
+	}
+	return nil
+}
+
+// Unowned lists the networks of the daemon that no sandbox has. The daemon must not run, and every sandbox be deleted.
+func (c *Checker) Unowned(ctx context.Context) ([]string, error) {
+	instance, err := c.instance()
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.Engine.NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelInstance+"="+instance))})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	var names []string
+	for _, n := range list {
+		names = append(names, n.Name)
+	}
+	return names, nil
 }
 
 // judgeVolumes finds the layers of copy-on-write mounts whose sandbox is gone.

@@ -29,6 +29,7 @@ const (
 	LeakedImage      Kind = "images leaked"
 	LeakedContainer  Kind = "containers leaked"
 	LeakedNetwork    Kind = "networks leaked"
+	SharedNetwork    Kind = "networks of two sandboxes"
 	LeakedVolume     Kind = "volumes leaked"
 	HostChanged      Kind = "files of the host changed"
 	LeakedDirectory  Kind = "directories leaked"
@@ -41,7 +42,7 @@ const (
 // Kinds are all, in the order in which they are printed.
 var Kinds = []Kind{LostExitCode, WrongExitCode, WrongOutput, Gap, Duplicate, LostEvent, LostOperation, BrokenLog,
 	InconsistentView, BadAnswer, Unexplained, Stuck, Missing, LostSnapshot, WrongFile, HostChanged, LeakedImage,
-	LeakedContainer, LeakedNetwork, LeakedVolume, LeakedDirectory, LeakedSocket, LeakedProcess}
+	LeakedContainer, LeakedNetwork, SharedNetwork, LeakedVolume, LeakedDirectory, LeakedSocket, LeakedProcess}
 
 // Violation is one thing that is wrong.
 type Violation struct {
