@@ -25,7 +25,7 @@ func (ns *Networks) Claim(ctx context.Context, sandboxID string, spec *agboxv1.C
 	}
 	name := ns.takeReady(ctx)
 	if name == "" {
-		name = ns.newName()
+		name = ns.guard.newName()
 		ns.ready.hold(name)
 	}
 	defer ns.ready.begin()
@@ -71,7 +71,7 @@ func (ns *Networks) Name(sandboxID string) string {
 
 // SandboxOf is the sandbox that has the network of this name, as far as it is a name of ours; "" for nobody.
 func (ns *Networks) SandboxOf(name string) string {
-	if _, neutral := ns.neutral(name); neutral {
+	if _, neutral := ns.guard.neutral(name); neutral {
 		one, _ := ns.claims.owner(name)
 		return one.Sandbox
 	}
@@ -146,7 +146,7 @@ func (ns *Networks) adopt(networks []network.Summary) {
 
 // Appeared tells that a network was made, by whomever: an engine finishes what a daemon that died had asked for.
 func (ns *Networks) Appeared(name string) {
-	if _, neutral := ns.neutral(name); !neutral || ns.ready.knows(name) { // asked first: whoever claims one does so before it is not ready
+	if _, neutral := ns.guard.neutral(name); !neutral || ns.ready.knows(name) { // asked first: whoever claims one does so before it is not ready
 		return
 	}
 	if _, held := ns.claims.find(name); !held {

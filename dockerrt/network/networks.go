@@ -129,7 +129,7 @@ func bridgeOf(n network.Summary) string {
 
 // specOf is what the network's sandbox may reach, if it is a sandbox's. What cannot be read may reach nothing.
 func (ns *Networks) specOf(n network.Summary) (spec *agboxv1.NetworkSpec, owned bool) {
-	_, neutral := ns.neutral(n.Name)
+	_, neutral := ns.guard.neutral(n.Name)
 	if _, claimed := ns.claims.owner(n.Name); neutral && !claimed && n.Labels[engine.LabelSandbox] == "" {
 		return nil, false
 	}
@@ -154,7 +154,7 @@ func (ns *Networks) Create(ctx context.Context, sandboxID string, spec *agboxv1.
 	name, done := ns.Name(sandboxID), "made"
 	began := time.Now()
 	defer func() { oplog.Stepped(ctx, began, err, done, "network %s", name) }()
-	bridge, neutral := ns.neutral(name)
+	bridge, neutral := ns.guard.neutral(name)
 	if neutral = neutral && ns.Claimed(sandboxID); neutral {
 		n, err := ns.inspect(ctx, name)
 		if err == nil {

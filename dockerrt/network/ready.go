@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -184,9 +185,9 @@ func (ns *Networks) tendOne(ctx context.Context) error {
 	case name != "":
 		ready, err = ns.restore(ctx, name)
 	case lacking:
-		name = ns.newName()
+		name = ns.guard.newName()
 		r.hold(name)
-		bridge, _ := ns.neutral(name)
+		bridge, _ := ns.guard.neutral(name)
 		_, err = ns.make(ctx, name, request{bridge: bridge, labels: ns.engine.PoolLabels()})
 		ready = err == nil
 	}
@@ -277,4 +278,10 @@ func (ns *Networks) Drain() {
 }
 
 // newName is no other network's, and says nothing of a sandbox: the name of the bridge is in it.
-func (ns *Networks) newName() string { return engine.NetworkPrefix + ns.guard.rules.Bridge() }
+func (g *guard) newName() string { return engine.NetworkPrefix + g.rules.Bridge() }
+
+// neutral reports whether a network has such a name, and the bridge that is in it.
+func (g *guard) neutral(name string) (bridge string, is bool) {
+	bridge, ours := strings.CutPrefix(name, engine.NetworkPrefix)
+	return bridge, ours && g.rules.Holds(bridge)
+}

@@ -136,7 +136,7 @@ func (h *host) inhabit(name string) (remove func()) {
 func (h *host) container(name, alias string, command ...string) (id string) {
 	h.Helper()
 	made, err := h.engine.ContainerCreate(context.Background(), &container.Config{Image: dockertest.TinyImage(h.T, h.engine.Client, dockertest.Busybox), Cmd: command},
-		&container.HostConfig{NetworkMode: container.NetworkMode(name), DNS: []string{nobody}},
+		&container.HostConfig{NetworkMode: container.NetworkMode(name), DNS: []string{nobody}, DNSOptions: []string{"timeout:1", "attempts:1"}},
 		&network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{name: {Aliases: []string{alias}}}}, nil, "")
 	h.must(err)
 	return made.ID
@@ -145,8 +145,10 @@ func (h *host) container(name, alias string, command ...string) (id string) {
 // knows reports whether a name resolves on the network, where that of the container which asks does.
 func (h *host) knows(network, name string) bool {
 	h.Helper()
-	id := h.container(network, "new", "sh", "-c", "nslookup new || exit 3; nslookup "+name)
-	defer func() { h.must(h.engine.ContainerRemove(context.Background(), id, container.RemoveOptions{Force: true})) }()
+	id := h.container(network, "new", "sh", "-c", "ping -4 -c 1 -W 10 new || exit 3; ping -4 -c 1 -W 10 "+name)
+	defer func() {
+		h.must(h.engine.ContainerRemove(context.Background(), id, container.RemoveOptions{Force: true}))
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ended, errs := h.engine.ContainerWait(ctx, id, container.WaitConditionNextExit)
@@ -295,8 +297,8 @@ func TestKilled(t *testing.T) {
 	h.count(2, 0)
 
 	// What an engine makes for a daemon that has died: nobody knows its name.
-	unknown := h.newName()
-	bridge, _ := h.neutral(unknown)
+	unknown := h.guard.newName()
+	bridge, _ := h.guard.neutral(unknown)
 	_, err := h.make(t.Context(), unknown, request{bridge: bridge, labels: h.engine.PoolLabels()})
 	h.must(err)
 	h.Appeared(unknown)

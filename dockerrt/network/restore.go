@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/docker/docker/api/types/network"
 
@@ -13,12 +12,6 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/network/remnant"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
-
-// neutral reports whether a network has a name of ours that is no sandbox's, and the bridge that is in it.
-func (ns *Networks) neutral(name string) (bridge string, is bool) {
-	bridge, ours := strings.CutPrefix(name, engine.NetworkPrefix)
-	return bridge, ours && ns.guard.rules.Holds(bridge)
-}
 
 // restore brings a network into the state that it was made in, or removes it, and reports which. Where anything is in doubt it
 // is removed. Nobody else has the network.
@@ -46,7 +39,7 @@ func (ns *Networks) restore(ctx context.Context, name string) (ready bool, err e
 
 // made reports whether this daemon, or an earlier one, made the network for whoever needs one.
 func (ns *Networks) made(n network.Inspect) bool {
-	bridge, neutral := ns.neutral(n.Name)
+	bridge, neutral := ns.guard.neutral(n.Name)
 	return neutral && n.Labels[engine.LabelInstance] == ns.engine.Instance() && n.Labels[engine.LabelComponent] == engine.ComponentNetwork &&
 		n.Labels[engine.LabelSandbox] == "" && bridgeOf(n) == bridge
 }
@@ -122,7 +115,7 @@ func (ns *Networks) discard(ctx context.Context, name string) error {
 
 // forget lets go of a network that is not there any more, and of its subnets as far as they are known.
 func (ns *Networks) forget(name string, subnets ...netip.Prefix) error {
-	bridge, _ := ns.neutral(name)
+	bridge, _ := ns.guard.neutral(name)
 	ns.guard.release(bridge)
 	for _, subnet := range subnets {
 		ns.subnets.release(subnet)
