@@ -1,7 +1,7 @@
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
 export GOFLAGS += -buildvcs=false
 
-.PHONY: build engine demo test test-long lint proto bench chaos attack clean help
+.PHONY: build engine demo test test-long lint proto bench bench-page bench-check chaos attack clean help
 
 build: ## bin/agboxd and bin/agbox
 	CGO_ENABLED=0 GOOS=linux go build -trimpath -ldflags '-s -w' -o cmd/agboxd/embedded/agbox-init ./cmd/agbox-init
@@ -31,8 +31,14 @@ lint: ## gofmt, vet, staticcheck
 proto: ## generate the Go code of the wire contract
 	cd proto && go run ./gen
 
-bench: build engine ## measure agboxd beside plain Docker
-	go run ./cmd/agbox-bench
+bench: build engine ## measure agboxd beside plain Docker; BENCH='-run exec' for some rows, BENCH=-tti for the first echo
+	go run ./cmd/agbox-bench -version $(VERSION) $(BENCH)
+
+bench-page: build engine ## measure all, and write it into docs/performance.md, with its picture and the ratios that bench-check goes by
+	go run ./cmd/agbox-bench -version $(VERSION) -page docs/performance.md -svg docs/performance.svg -keep docs/performance.json $(BENCH)
+
+bench-check: build engine ## fail when a ratio is worse by a quarter than the kept one
+	go run ./cmd/agbox-bench -version $(VERSION) -check docs/performance.json $(BENCH)
 
 chaos: build engine ## kill the daemon again and again and count what is lost; CHAOS='-rounds 50 -seed 7' for less
 	go run ./cmd/agbox-chaos $(CHAOS)

@@ -58,7 +58,7 @@ var rooms = map[string]string{
 	"actors/actorstest": "paths actors/runtime guest/files guest/protocol hosttree/... proto/...",
 	"sdk/sdktest":       "server/... actors/... persist proto/...",
 	"test":              "server/... actors/... dockerrt/... gateway/... guest/... sdk/... persist hostpath proto/... test/... text",
-	"cmd/agbox-bench":   "actors/lifecycle actors/runtime persist proto/... sdk/... test/...",
+	"cmd/agbox-bench":   "test/bench/...",
 	"cmd/agbox-chaos":   "test/...",
 }
 

@@ -22,7 +22,7 @@ const (
 )
 
 // others are neither production code nor for tests; what is for tests lies in folders whose names end so.
-var others = []string{"cmd/agbox-bench", "cmd/agbox-chaos"}
+var others = []string{"cmd/agbox-bench", "cmd/agbox-chaos", "test/bench"}
 
 // wide are types that may have more methods, and why.
 var wide = map[string]string{
