@@ -92,7 +92,7 @@ func (c *committer) succeed(group []*write) {
 
 func (c *committer) answer(w *write) {
 	if w.err == nil && w.changed != "" {
-		c.changes.wake(w.changed, w.created)
+		c.changes.wake(w.changed, w.created, w.recorded)
 	}
 	close(w.done)
 }

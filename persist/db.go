@@ -110,7 +110,7 @@ func Open(path string, change ...Option) (db *DB, err error) {
 	}
 	db.bolt.Store(bolt)
 	db.commits = c
-	db.changes.waiting, db.changes.feed.created = map[string]chan struct{}{}, map[string]uint64{}
+	db.changes.waiting, db.changes.tails, db.changes.feed.created = map[string]chan struct{}{}, map[string]tail{}, map[string]uint64{}
 	db.written.Add(1)
 	go c.writeLoop()
 	return db, nil

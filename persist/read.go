@@ -206,6 +206,7 @@ type changes struct {
 	mu      sync.Mutex
 	closed  bool
 	waiting map[string]chan struct{}
+	tails   map[string]tail
 	feed    feed
 }
 
@@ -224,11 +225,13 @@ func (c *changes) wait(sandboxID string) <-chan struct{} {
 	return ch
 }
 
-func (c *changes) wake(sandboxID string, created bool) {
+func (c *changes) wake(sandboxID string, created bool, recorded []Encoded) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.feed.add(change{sandboxID, created})
-	if ch := c.waiting[sandboxID]; ch != nil {
+	ch := c.waiting[sandboxID]
+	c.keep(sandboxID, recorded, ch != nil)
+	if ch != nil {
 		close(ch)
 		delete(c.waiting, sandboxID)
 	}

@@ -39,6 +39,8 @@ type Entry struct {
 	TrimTo     uint64
 
 	At time.Time
+
+	recorded *[]Encoded // where Events go once more, as they are kept
 }
 
 type write struct {
@@ -47,8 +49,10 @@ type write struct {
 	changed string
 	// creates: it may accept a sandbox. created: it did, which did not exist before.
 	creates, created bool
-	err              error
-	done             chan struct{}
+	// recorded are the events.
+	recorded []Encoded
+	err      error
+	done     chan struct{}
 }
 
 // Append records e and returns once it is on disk. It fails with ErrSandboxIDTaken, ErrExecIDTaken,
@@ -71,8 +75,9 @@ func (db *DB) AppendAll(entries []Entry) []error {
 	}
 	w.apply = func(tx *bbolt.Tx) error {
 		recorded := false
-		w.created = false // by an earlier try
+		w.created, w.recorded = false, nil // by an earlier try
 		for i, e := range entries {
+			e.recorded = &w.recorded
 			if errs[i] = e.apply(tx); errs[i] != nil && !isRefusal(errs[i]) {
 				return errs[i]
 			}
@@ -232,9 +237,14 @@ func (e Entry) putEvents(tx *bbolt.Tx) error {
 		if want := e.After + uint64(i) + 1; event.Sequence != want {
 			return fmt.Errorf("persist: event of %s has sequence %d, want %d", e.SandboxID, event.Sequence, want)
 		}
-		if err := cmp.Or(putMessage(events, encodeUint(event.Sequence), event), e.index(tx, event)); err != nil {
+		value, err := proto.Marshal(event)
+		if err != nil {
 			return err
 		}
+		if err := cmp.Or(events.Put(encodeUint(event.Sequence), value), e.index(tx, event)); err != nil {
+			return err
+		}
+		*e.recorded = append(*e.recorded, Encoded{event.Sequence, value})
 	}
 	return nil
 }

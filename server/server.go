@@ -114,7 +114,7 @@ func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, 
 		log.Warn("output is followed by looking at its files again and again, which is slower", slog.Any("error", err))
 	}})
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{
-		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
+		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.ForceServerCodecV2(fleet.Codec()),
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(2 * refusal.MaxRequest),
 		grpc.StatsHandler(&s.carried), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),

@@ -56,7 +56,7 @@ func expired(sandboxID string, from, oldest, newest uint64) error {
 func (s *Fleet) follow(sandboxID string, cursor, replayed uint64, stream grpc.ServerStreamingServer[agboxv1.SandboxEvent]) error {
 	for {
 		changed := s.db.Changed(sandboxID)
-		events, err := s.db.Events(sandboxID, cursor, chunk)
+		events, err := s.db.EncodedEvents(sandboxID, cursor, chunk)
 		if errors.Is(err, persist.ErrNoSandbox) {
 			return nil // purged: there is nothing more to tell
 		} else if err != nil {
@@ -66,8 +66,7 @@ func (s *Fleet) follow(sandboxID string, cursor, replayed uint64, stream grpc.Se
 			return s.missed(sandboxID, cursor)
 		}
 		for _, event := range events {
-			event.Replay = event.Sequence <= replayed
-			if err := stream.Send(event); err != nil {
+			if err := stream.SendMsg(&encodedEvent{event.Data, event.Sequence <= replayed}); err != nil {
 				return err
 			}
 			cursor = event.Sequence
