@@ -293,6 +293,9 @@ func TestAttachInputClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		response, err := stream.Recv()
+		if response.GetStarted() != nil { // which is told when it is known
+			response, err = stream.Recv()
+		}
 		if taken, is := response.GetMessage().(*agboxv1.AttachExecResponse_StdinTaken); err != nil || !is || taken.StdinTaken != 0 {
 			t.Errorf("%s: after the input came %v, %v", name, response, err)
 		}
