@@ -342,7 +342,7 @@ func (d *Docker) checkParts(ctx context.Context, sandboxID string, spec *agboxv1
 	}
 	for _, c := range containers {
 		if !container.Connected(c) {
-			name, net := strings.TrimPrefix(c.Names[0], "/"), d.networks.Name(sandboxID)
+			name, net := engine.ContainerName(c), d.networks.Name(sandboxID)
 			return engine.Coded("SANDBOX_RUNTIME_CORRUPT", "%w: container %s is not on network %s any more: delete the sandbox and create it again",
 				engine.ErrMissing, name, net)
 		}

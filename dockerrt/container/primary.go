@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/image"
@@ -221,10 +220,9 @@ func (cs *Containers) RemoveContainers(ctx context.Context, sandboxID string) er
 }
 
 func (cs *Containers) removeContainer(ctx context.Context, c container.Summary) (err error) {
-	name := strings.TrimPrefix(c.Names[0], "/")
+	name := engine.ContainerName(c)
 	defer oplog.Step(ctx, "removed", "container %s", name)(&err)
-	err = cs.engine.ContainerRemove(ctx, c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !engine.IsNotFound(err) && !engine.RemovalInProgress(err) {
+	if err := cs.engine.RemoveContainer(ctx, c.ID); err != nil {
 		return fmt.Errorf("cannot remove container %s: %w", name, err)
 	}
 	return nil

@@ -51,8 +51,8 @@ func ImageGone(err error) bool {
 	return IsNotFound(err) || err != nil && strings.Contains(err.Error(), "unrecognized image ID")
 }
 
-// RemovalInProgress: somebody else removes the container already, which is all we want.
-func RemovalInProgress(err error) bool {
+// removalInProgress: somebody else removes the container already.
+func removalInProgress(err error) bool {
 	return IsConflict(err) && strings.Contains(err.Error(), "already in progress")
 }
 

@@ -43,7 +43,7 @@ func (h *Host) Stats(ctx context.Context, sandboxID string) (_ []*agboxv1.Contai
 			if engine.IsNotFound(err) {
 				return nil // it ended meanwhile
 			} else if err != nil {
-				return fmt.Errorf("dockerrt: cannot read the stats of %s: %w", strings.Join(c.Names, ", "), err)
+				return fmt.Errorf("dockerrt: cannot read the stats of %s: %w", engine.ContainerName(c), err)
 			}
 			if !read.Read.IsZero() { // it ended meanwhile, too
 				stats[i] = statsOf(c.Labels[engine.LabelService], read)
