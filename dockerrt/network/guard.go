@@ -73,13 +73,9 @@ func (ns *Networks) openGuard(networks []network.Summary) error {
 // sandboxes are not kept in.
 func (ns *Networks) Compare(networks []network.Summary) error {
 	admitted := ns.guard.rules.Admitted() // before the look: whoever is admitted after that has a bridge that it does not show
-	interfaces, err := net.Interfaces()
+	here, err := interfaces()
 	if err != nil {
-		return fmt.Errorf("cannot list network interfaces: %w", err)
-	}
-	here := map[string]bool{}
-	for _, i := range interfaces {
-		here[i.Name] = true
+		return err
 	}
 	g := ns.guard
 	reaches, earlier := map[string]isolation.Reach{}, false
@@ -203,12 +199,12 @@ func (g *guard) withdraw(bridge string) error {
 // close leaves the rules in force as long as there is a bridge of ours.
 func (g *guard) close() error {
 	g.watching.Wait()
-	interfaces, err := net.Interfaces()
+	here, err := interfaces()
 	if err != nil {
-		return fmt.Errorf("dockerrt: the packet rules stay: cannot list network interfaces: %w", err)
+		return fmt.Errorf("the packet rules stay: %w", err)
 	}
-	for _, i := range interfaces {
-		if g.rules.Holds(i.Name) {
+	for name := range here {
+		if g.rules.Holds(name) {
 			return nil
 		}
 	}

@@ -3,9 +3,11 @@ package isolation
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -30,11 +32,71 @@ func (r *Rules) verify() error {
 	if _, err := conn.ListTableOfFamily(r.table.Name, r.table.Family); isMissing(err) {
 		return fmt.Errorf("%w inet %s", ErrGone, r.table.Name)
 	}
-	difference, err := r.difference(conn)
+	difference, err := undisturbed(func() (string, error) { return r.difference(conn) }, r.generation)
 	if err != nil || difference == "" {
 		return r.explain("read", err)
 	}
 	return fmt.Errorf("%w: table inet %s: %s", ErrAltered, r.table.Name, difference)
+}
+
+// looks is how often the kernel's rules are read that change meanwhile.
+const looks = 10
+
+// undisturbed returns the difference that look finds while nobody changes any packet rules: a list of the kernel's that is
+// interrupted by a change may leave out what is there. Where they change all the time it is what was found last, which mending
+// does no harm to.
+func undisturbed(look func() (string, error), generation func() (uint32, error)) (difference string, err error) {
+	before, err := generation()
+	for range looks {
+		if err != nil {
+			return "", err
+		}
+		difference, err = look()
+		if err != nil {
+			return difference, err
+		}
+		var after uint32
+		if after, err = generation(); err == nil && after == before {
+			return difference, nil
+		}
+		before = after
+	}
+	return difference, err
+}
+
+// generation is a number that changes with all packet rules of the network namespace.
+func (r *Rules) generation() (uint32, error) {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: r.netns})
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(kernelTimeout)); err != nil {
+		return 0, err
+	}
+	answers, err := conn.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_GETGEN, Flags: netlink.Request},
+		Data:   []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0},
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range answers {
+		if len(m.Data) < 4 {
+			continue
+		}
+		attributes, err := netlink.NewAttributeDecoder(m.Data[4:])
+		if err != nil {
+			return 0, err
+		}
+		attributes.ByteOrder = binary.BigEndian
+		for attributes.Next() {
+			if attributes.Type() == unix.NFTA_GEN_ID {
+				return attributes.Uint32(), nil
+			}
+		}
+	}
+	return 0, errors.New("the kernel tells no generation of the packet rules")
 }
 
 func (r *Rules) difference(conn *nftables.Conn) (string, error) {
