@@ -23,6 +23,8 @@ import (
 type scribe struct {
 	agboxv1.UnimplementedSandboxServiceServer
 	asked proto.Message
+	// accept, where it is not nil, answers CreateExec.
+	accept func() (*agboxv1.CreateExecResponse, error)
 }
 
 var errRefused = status.Error(codes.InvalidArgument, "refused")
@@ -34,7 +36,15 @@ func (s *scribe) CreateSandbox(_ context.Context, req *agboxv1.CreateSandboxRequ
 
 func (s *scribe) CreateExec(_ context.Context, req *agboxv1.CreateExecRequest) (*agboxv1.CreateExecResponse, error) {
 	s.asked = req
+	if s.accept != nil {
+		return s.accept()
+	}
 	return nil, errRefused
+}
+
+func (s *scribe) CancelExec(_ context.Context, req *agboxv1.CancelExecRequest) (*agboxv1.AcceptedResponse, error) {
+	s.asked = req
+	return &agboxv1.AcceptedResponse{Accepted: true}, nil
 }
 
 // startScribe serves a scribe where agbox looks for the daemon.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
 
@@ -102,11 +101,11 @@ func (a execCommands) exec(ctx context.Context, sandbox string, command []string
 	defer signal.Reset(syscall.SIGPIPE)
 	signals, ignore := listen()
 	defer ignore()
+	outside := ctx
 	ctx, leave := context.WithCancelCause(ctx)
 	s := &session{app: a.app, client: c, signals: signals, accepted: make(chan string, 1), leave: leave, patience: termPatience}
-	var group sync.WaitGroup
-	group.Go(func() { s.obey(ctx) })
-	defer group.Wait()
+	s.obeying.Go(func() { s.obey(ctx) })
+	defer s.obeying.Wait()
 	defer leave(nil)
 
 	resp, err := c.Raw().CreateExec(ctx, &agboxv1.CreateExecRequest{
@@ -115,10 +114,10 @@ func (a execCommands) exec(ctx context.Context, sandbox string, command []string
 		Stdin: f.stdin, Tty: terminal,
 	})
 	if err != nil {
-		return s.refused(ctx, err)
+		return s.refused(err)
 	}
 	if f.detach {
-		return s.printDetached(resp)
+		return s.detached(outside, resp)
 	}
 	s.accepted <- resp.GetExecId()
 	console := &console{app: a.app, client: c, begun: true, stdin: f.stdin, keys: keys}

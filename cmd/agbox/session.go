@@ -23,6 +23,7 @@ type session struct {
 	leave    context.CancelCauseFunc // ends the session's context
 	patience time.Duration           // from TERM to leaving
 	hit      atomic.Pointer[interrupt]
+	obeying  sync.WaitGroup
 }
 
 // termPatience is how long the end of the command is waited for after TERM, from which no second signal can be expected: a
@@ -74,12 +75,44 @@ func ended(err error) bool {
 	return errors.Is(err, sdk.ErrExecAlreadyTerminal) || errors.Is(err, sdk.ErrExecNotRunning)
 }
 
+// interrupted ends the session's context, and returns the signal that came by then, nil for none.
+func (s *session) interrupted() *interrupt {
+	s.leave(nil)
+	s.obeying.Wait()
+	if hit := s.hit.Load(); hit != nil {
+		return hit
+	}
+	select {
+	case sig := <-s.signals:
+		return &interrupt{sig}
+	default:
+		return nil
+	}
+}
+
 // refused ends a session whose exec was not accepted, as far as is known.
-func (s *session) refused(ctx context.Context, err error) error {
-	if hit := (*interrupt)(nil); errors.As(context.Cause(ctx), &hit) {
+func (s *session) refused(err error) error {
+	hit := s.interrupted()
+	switch {
+	case hit != nil && errors.Is(err, context.Canceled): // we have left
 		return &statusError{code: hit.code()}
+	case hit != nil:
+		return &statusError{hit.code(), err}
 	}
 	return &statusError{exitFault, err}
+}
+
+// detached leaves the exec, unless a signal came before that was accepted: then nobody else knows of it.
+func (s *session) detached(ctx context.Context, resp *agboxv1.CreateExecResponse) error {
+	hit := s.interrupted()
+	if hit == nil {
+		return s.printDetached(resp)
+	}
+	id := resp.GetExecId()
+	if err := s.client.CancelExec(ctx, id, sdk.WithWait(false)); err != nil && !ended(err) {
+		s.say("cannot cancel exec %s, which may still run: %v", id, err)
+	}
+	return &statusError{code: hit.code()}
 }
 
 // end turns the exec's end, or what kept us from seeing it, into the exit code.
