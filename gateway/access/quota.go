@@ -23,33 +23,78 @@ type use struct {
 	memory int64
 }
 
-// quotas know what each identity has asked for and the daemon may not tell yet.
+// quotas know what each identity was granted and the daemon may not tell yet.
 type quotas struct {
 	mu        sync.Mutex
-	sandboxes map[string]map[string]use // by identity and sandbox
-	snapshots map[string]map[string]use
+	sandboxes claims
+	snapshots claims
 }
 
-// begin notes what is asked for, and returns all that is under way of the identity's, this included.
-func (q *quotas) begin(of *map[string]map[string]use, identity, id string, u use) (underWay map[string]use, end func()) {
+// claims are what was granted by identity and id, until the call is over; and who is looking meanwhile.
+type claims struct {
+	granted map[string]map[string]use
+	looking map[*look]struct{}
+}
+
+// look is one look at what there is. seen has all that was granted when it began, and since.
+type look struct {
+	identity string
+	seen     map[string]use
+}
+
+// look begins one, before the daemon is asked.
+func (q *quotas) look(c *claims, identity string) *look {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if *of == nil {
-		*of = map[string]map[string]use{}
+	l := &look{identity, maps.Clone(c.granted[identity])}
+	if l.seen == nil {
+		l.seen = map[string]use{}
 	}
-	mine := (*of)[identity]
+	if c.looking == nil {
+		c.looking = map[*look]struct{}{}
+	}
+	c.looking[l] = struct{}{}
+	return l
+}
+
+// grant ends a look. Where fits finds no fault with all there is, id included, it is granted until end is called.
+func (q *quotas) grant(c *claims, l *look, id string, wanted use, there map[string]use, fits func(all map[string]use) error) (end func(), err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(c.looking, l)
+	all := maps.Clone(l.seen)
+	maps.Copy(all, there)
+	all[id] = wanted
+	if err := fits(all); err != nil {
+		return nil, err
+	}
+	if c.granted == nil {
+		c.granted = map[string]map[string]use{}
+	}
+	mine := c.granted[l.identity]
 	if mine == nil {
 		mine = map[string]use{}
-		(*of)[identity] = mine
+		c.granted[l.identity] = mine
 	}
-	mine[id] = u
-	return maps.Clone(mine), sync.OnceFunc(func() {
+	mine[id] = wanted
+	for other := range c.looking {
+		if other.identity == l.identity {
+			other.seen[id] = wanted
+		}
+	}
+	return sync.OnceFunc(func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		if delete(mine, id); len(mine) == 0 {
-			delete(*of, identity)
+		if delete(mine, id); len(mine) == 0 && len(c.granted[l.identity]) == 0 {
+			delete(c.granted, l.identity)
 		}
-	})
+	}), nil
+}
+
+func (q *quotas) leave(c *claims, l *look) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(c.looking, l)
 }
 
 // reserve refuses a sandbox that would be more than the quota, and counts it until the call is over. Limits that the quota needs
@@ -60,43 +105,55 @@ func (c *call) reserve(id string, over, base *agboxv1.CreateSpec, like *agboxv1.
 		return nil
 	}
 	wanted := c.limited(over, base, like)
-	underWay, end := c.quotas.begin(&c.quotas.sandboxes, c.id.Name, id, wanted)
+	l := c.quotas.look(&c.quotas.sandboxes, c.id.Name)
+	defer c.quotas.leave(&c.quotas.sandboxes, l)
+	there, err := c.used()
+	if err != nil {
+		return err
+	}
+	end, err := c.quotas.grant(&c.quotas.sandboxes, l, id, wanted, there, func(all map[string]use) error { return quota.fits(all, wanted) })
+	if err != nil {
+		return err
+	}
 	c.release = end
+	return nil
+}
+
+// used is what the identity's sandboxes count for.
+func (c *call) used() (map[string]use, error) {
 	client := agboxv1.NewSandboxServiceClient(c.daemon)
 	boxes, err := client.ListSandboxes(c.outgoing(), &agboxv1.ListSandboxesRequest{LabelSelector: c.id.Labels})
 	if err != nil {
-		end()
-		return err
+		return nil, err
 	}
-	all := underWay
+	there := map[string]use{}
 	for _, box := range boxes.GetSandboxes() {
 		if box.GetElided() { // its services' limits are left out
 			whole, err := client.GetSandbox(c.outgoing(), &agboxv1.GetSandboxRequest{SandboxId: box.GetSandboxId()})
 			if err != nil {
-				end()
-				return err
+				return nil, err
 			}
 			box = whole.GetSandbox()
 		}
-		all[box.GetSandboxId()] = useOf(box)
+		there[box.GetSandboxId()] = useOf(box)
 	}
-	all[id] = wanted
+	return there, nil
+}
+
+func (q Quota) fits(all map[string]use, wanted use) error {
 	var sum use
 	for _, one := range all {
 		sum.cpus, sum.memory = sum.cpus+one.cpus, sum.memory+one.memory
 	}
 	switch {
-	case quota.Sandboxes > 0 && len(all) > quota.Sandboxes:
-		err = overQuota("sandboxes", fmt.Sprintf("%d sandboxes are all that your token may have", quota.Sandboxes))
-	case quota.CPUs > 0 && sum.cpus > quota.CPUs:
-		err = overQuota("cpus", fmt.Sprintf("with %g CPUs for this one your token's sandboxes would have %g, and may have %g", wanted.cpus, sum.cpus, quota.CPUs))
-	case quota.Memory > 0 && sum.memory > quota.Memory:
-		err = overQuota("memory", fmt.Sprintf("with %d bytes of memory for this one your token's sandboxes would have %d, and may have %d", wanted.memory, sum.memory, quota.Memory))
+	case q.Sandboxes > 0 && len(all) > q.Sandboxes:
+		return overQuota("sandboxes", fmt.Sprintf("%d sandboxes are all that your token may have", q.Sandboxes))
+	case q.CPUs > 0 && sum.cpus > q.CPUs:
+		return overQuota("cpus", fmt.Sprintf("with %g CPUs for this one your token's sandboxes would have %g, and may have %g", wanted.cpus, sum.cpus, q.CPUs))
+	case q.Memory > 0 && sum.memory > q.Memory:
+		return overQuota("memory", fmt.Sprintf("with %d bytes of memory for this one your token's sandboxes would have %d, and may have %d", wanted.memory, sum.memory, q.Memory))
 	}
-	if err != nil {
-		end()
-	}
-	return err
+	return nil
 }
 
 func overQuota(of, message string) error {
@@ -161,17 +218,25 @@ func (c *call) reserveSnapshot(id string) error {
 	if most == 0 {
 		return nil
 	}
-	all, end := c.quotas.begin(&c.quotas.snapshots, c.id.Name, id, use{})
-	c.release = end
+	l := c.quotas.look(&c.quotas.snapshots, c.id.Name)
+	defer c.quotas.leave(&c.quotas.snapshots, l)
 	response, err := agboxv1.NewSandboxServiceClient(c.daemon).ListSnapshots(c.outgoing(), &agboxv1.ListSnapshotsRequest{LabelSelector: c.id.Labels})
-	for _, snapshot := range response.GetSnapshots() {
-		all[snapshot.GetSnapshotId()] = use{}
-	}
-	if err == nil && len(all) > most {
-		err = overQuota("snapshots", fmt.Sprintf("%d snapshots are all that your token may have", most))
-	}
 	if err != nil {
-		end()
+		return err
 	}
-	return err
+	there := map[string]use{}
+	for _, snapshot := range response.GetSnapshots() {
+		there[snapshot.GetSnapshotId()] = use{}
+	}
+	end, err := c.quotas.grant(&c.quotas.snapshots, l, id, use{}, there, func(all map[string]use) error {
+		if len(all) > most {
+			return overQuota("snapshots", fmt.Sprintf("%d snapshots are all that your token may have", most))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	c.release = end
+	return nil
 }
