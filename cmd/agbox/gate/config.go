@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/agbox-dev/agbox/gateway"
 	"github.com/pelletier/go-toml/v2"
@@ -57,7 +58,12 @@ func read(text []byte) (section, error) {
 	var own section
 	err = toml.NewDecoder(bytes.NewReader(alone)).DisallowUnknownFields().Decode(&own)
 	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-		return section{}, fmt.Errorf("unknown key gateway.%v: see docs/gateway.md for those there are", strict.Errors[0].Key())
+		return section{}, fmt.Errorf("unknown key %s: see docs/gateway.md for those there are", dotted(strict.Errors[0].Key()))
+	}
+	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
+		return section{}, fmt.Errorf("%s: %s", dotted(decode.Key()), strings.TrimPrefix(decode.Error(), "toml: "))
 	}
 	return own, err
 }
+
+func dotted(key toml.Key) string { return "gateway." + strings.Join(key, ".") }
