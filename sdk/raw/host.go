@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,7 +34,8 @@ const (
 type host struct {
 	url   *url.URL
 	token string
-	ca    string // file
+	ca    string                 // file
+	said  atomic.Pointer[string] // by the last ssh that ended
 }
 
 // WithHost makes Dial use the daemon behind a gateway, https://HOST:PORT, or the one of a user on a machine that is reached by
@@ -98,7 +100,9 @@ func (h *host) dialing(c *Client) (target string, opts []grpc.DialOption, err er
 	opts = []grpc.DialOption{grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout})}
 	if h.url.Scheme == "ssh" {
 		return "passthrough:///agboxd", append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return dialSSH(h.url) })), nil
+			grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+				return dialSSH(h.url, func(words string) { h.said.Store(&words) })
+			})), nil
 	}
 	port := h.url.Port()
 	if port == "" {
@@ -129,7 +133,14 @@ func (h *host) dialing(c *Client) (target string, opts []grpc.DialOption, err er
 
 func (h *host) unavailable(message string) string {
 	if h.url.Scheme == "ssh" {
-		return fmt.Sprintf("no agboxd by %s: %s", h.url.Redacted(), message)
+		said := h.said.Load()
+		if said == nil {
+			return fmt.Sprintf("no agboxd by %s: %s", h.url.Redacted(), message)
+		}
+		if words, own := strings.CutPrefix(*said, "agbox: "); own { // agbox there says it best
+			return words
+		}
+		return fmt.Sprintf("no agboxd by %s: %s", h.url.Redacted(), *said)
 	}
 	return fmt.Sprintf("no agbox gateway answers at %s: %s", h.url.Redacted(), message)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // maxComplaint is how much of what ssh says is kept.
@@ -21,13 +23,13 @@ type sshConn struct {
 	net.Conn
 	command   *exec.Cmd
 	complaint *complaint
-	close     sync.Once
-	ended     error
+	said      func(string) // gets what ssh said, when it ended
+	finished  sync.Once
 }
 
-// dialSSH returns as soon as ssh runs; what it fails with, the first Read tells. ssh has no terminal, so it asks nothing: keys
+// dialSSH returns as soon as ssh runs; what it fails with, said is told. ssh has no terminal, so it asks nothing: keys
 // come from an agent or have no passphrase.
-func dialSSH(to *url.URL) (net.Conn, error) {
+func dialSSH(to *url.URL, said func(string)) (net.Conn, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("raw: no socket for ssh: %w", err)
@@ -45,9 +47,10 @@ func dialSSH(to *url.URL) (net.Conn, error) {
 	if port := to.Port(); port != "" {
 		args = append(args, "-p", port)
 	}
-	s := &sshConn{Conn: conn, complaint: &complaint{}}
+	s := &sshConn{Conn: conn, complaint: &complaint{}, said: said}
 	s.command = exec.Command("ssh", append(args, "--", to.Hostname(), "agbox", "dial-stdio")...)
 	s.command.Stdin, s.command.Stdout, s.command.Stderr = theirs, theirs, s.complaint
+	s.command.WaitDelay = time.Second                          // another program may have its stderr, such as a master of connections
 	s.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is for the command, not for its connection
 	if err := s.command.Start(); err != nil {
 		conn.Close()
@@ -70,9 +73,10 @@ func socketPair() (*os.File, *os.File, error) {
 
 func (s *sshConn) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
-	if n == 0 && err != nil {
+	if n == 0 && errors.Is(err, io.EOF) {
+		s.finish()
 		if said := s.complaint.String(); said != "" {
-			err = errors.Join(errors.New("ssh: "+said), err)
+			s.said(said)
 		}
 	}
 	return n, err
@@ -80,12 +84,21 @@ func (s *sshConn) Read(p []byte) (int, error) {
 
 // Close ends ssh and waits for it.
 func (s *sshConn) Close() error {
-	s.close.Do(func() {
-		s.ended = s.Conn.Close()
-		_ = s.command.Process.Kill()
-		_ = s.command.Wait() // that it was killed is known
+	err := s.Conn.Close()
+	_ = s.command.Process.Kill() // it may have ended
+	s.finish()
+	return err
+}
+
+// lastWords is how long an ssh that has ended the connection has for the rest.
+const lastWords = 5 * time.Second
+
+func (s *sshConn) finish() {
+	s.finished.Do(func() {
+		late := time.AfterFunc(lastWords, func() { _ = s.command.Process.Kill() })
+		defer late.Stop()
+		_ = s.command.Wait() // how it ended, it has said
 	})
-	return s.ended
 }
 
 // complaint keeps the beginning of what ssh writes to its stderr.
