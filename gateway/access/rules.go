@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -56,6 +57,7 @@ var rules = map[string]rule{
 	"RemoveFile":             {change: true, request: aboutSandbox},
 	"WatchFiles":             {request: aboutSandbox},
 	"ReadFile":               {request: aboutSandbox},
+	"DialPort":               {change: true, request: aboutSandbox},
 	"WriteFile":              {change: true, request: aboutSandbox},
 	"MakeDirectory":          {change: true, request: aboutSandbox},
 	"MoveFile":               {change: true, request: aboutSandbox},
@@ -92,6 +94,10 @@ func named(message proto.Message) proto.Message {
 			return nil
 		}
 		return m.GetStart()
+	case *agboxv1.DialPortRequest:
+		if m.GetSandboxId() == "" && m.GetPort() == 0 { // the first one names them
+			return nil
+		}
 	case *agboxv1.WriteFileRequest:
 		if m.GetStart() == nil {
 			return nil
@@ -193,4 +199,25 @@ func (c *call) scoped(field string, labels map[string]string) (map[string]string
 		with[key] = value
 	}
 	return with, nil
+}
+
+// Rows are what the tables know: the service's calls, and the fields of messages that a create is made of.
+type Rows struct {
+	Calls  map[string]bool
+	Fields map[protoreflect.Name]map[protoreflect.Name]bool
+}
+
+// Known returns what there is a row for. All else is refused.
+func Known() Rows {
+	rows := Rows{Calls: map[string]bool{}, Fields: map[protoreflect.Name]map[protoreflect.Name]bool{"CreateSpec": {}, "ServiceSpec": {}}}
+	for name := range rules {
+		rows.Calls[name] = true
+	}
+	for name := range specGrants {
+		rows.Fields["CreateSpec"][name] = true
+	}
+	for name := range serviceGrants {
+		rows.Fields["ServiceSpec"][name] = true
+	}
+	return rows
 }
