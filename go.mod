@@ -3,6 +3,7 @@ module github.com/agbox-dev/agbox
 go 1.26.0
 
 tool (
+	connectrpc.com/connect/cmd/protoc-gen-connect-go
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc
 	google.golang.org/protobuf/cmd/protoc-gen-go
 	honnef.co/go/tools/cmd/staticcheck
@@ -45,6 +46,8 @@ require (
 )
 
 require golang.org/x/time v0.16.0
+
+require connectrpc.com/connect v1.21.1 // indirect
 
 require (
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect

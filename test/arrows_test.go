@@ -25,6 +25,7 @@ var rooms = map[string]string{
 	"gateway/route":  "",
 	"gateway/e2b":    "gateway/build ranges sdk proto/...",
 	"gateway/build":  "sdk proto/...",
+	"gateway/envd":   "gateway/envd/... gateway/route sdk/raw proto/...",
 
 	// The daemon: each asks those after it.
 	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",

@@ -125,6 +125,9 @@ func (r *Runtime) StatFile(_ context.Context, sandboxID, p string, _ bool, look 
 		return nil, err
 	}
 	p = who.from(p)
+	if look.User != nil && (p == "/" || p == "/tmp" || p == who.home) {
+		return infoOf(p, directoryOf(who, files.NewDirectory)), nil
+	}
 	file, err := r.file(sandboxID, p)
 	if err != nil {
 		return nil, err

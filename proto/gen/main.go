@@ -20,29 +20,42 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-var sources = []string{"agbox/v1/agbox.proto", "agbox/journal/v1/journal.proto"}
+// tree is a folder with .proto files that are generated beside themselves.
+type tree struct {
+	// folder is below the module's.
+	folder  string
+	sources []string
+	plugins []string
+}
+
+var trees = []tree{
+	{"proto", []string{"agbox/v1/agbox.proto", "agbox/journal/v1/journal.proto"}, []string{"protoc-gen-go", "protoc-gen-go-grpc"}},
+	{"gateway/envd/proto", []string{"process/process.proto", "filesystem/filesystem.proto"}, []string{"protoc-gen-go", "protoc-gen-connect-go"}},
+}
 
 func main() {
-	out := flag.String("out", ".", "`directory` that the generated tree is written below")
-	in := flag.String("in", ".", "`directory` that the .proto files are below")
+	out := flag.String("out", "..", "`directory` of the module that the generated trees are written below")
+	in := flag.String("in", "..", "`directory` of the module that the .proto files are below")
 	flag.Parse()
-	if err := generate(*in, *out); err != nil {
-		fmt.Fprintln(os.Stderr, "proto/gen:", err)
-		os.Exit(1)
+	for _, t := range trees {
+		if err := t.generate(filepath.Join(*in, t.folder), filepath.Join(*out, t.folder)); err != nil {
+			fmt.Fprintln(os.Stderr, "proto/gen:", err)
+			os.Exit(1)
+		}
 	}
 }
 
-func generate(in, out string) error {
+func (t tree) generate(in, out string) error {
 	compiler := protocompile.Compiler{
 		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{in}}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
-	files, err := compiler.Compile(context.Background(), sources...)
+	files, err := compiler.Compile(context.Background(), t.sources...)
 	if err != nil {
 		return err
 	}
 	request := &pluginpb.CodeGeneratorRequest{
-		FileToGenerate: sources,
+		FileToGenerate: t.sources,
 		Parameter:      proto.String("paths=source_relative"),
 		ProtoFile:      withImports(files),
 	}
@@ -50,7 +63,7 @@ func generate(in, out string) error {
 	if err != nil {
 		return err
 	}
-	for _, plugin := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
+	for _, plugin := range t.plugins {
 		if err := runPlugin(plugin, input, out); err != nil {
 			return fmt.Errorf("%s: %w", plugin, err)
 		}

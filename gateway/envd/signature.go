@@ -1,0 +1,62 @@
+package envd
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// signatureOf is what a file URL is signed with. expiration is as it stands in the URL, "" for none.
+func signatureOf(path, operation, user, token, expiration string) string {
+	text := path + ":" + operation + ":" + user + ":" + token
+	if expiration != "" {
+		text += ":" + expiration
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// fits reports whether the request's signature was made with the token.
+func fits(r *http.Request, token string) bool {
+	query := r.URL.Query()
+	operation := "read"
+	if r.Method == http.MethodPost {
+		operation = "write"
+	}
+	want := signatureOf(query.Get("path"), operation, query.Get("username"), token, query.Get("signature_expiration"))
+	return subtle.ConstantTimeCompare([]byte(want), []byte(query.Get("signature"))) == 1
+}
+
+// checkSignature refuses a request that was not signed with the token, or whose time is over.
+func checkSignature(r *http.Request, token string, now time.Time) *problem {
+	if !fits(r, token) {
+		return refuse(http.StatusUnauthorized, "invalid signature")
+	}
+	if given := r.URL.Query().Get("signature_expiration"); given != "" {
+		expiration, err := strconv.ParseInt(given, 10, 64)
+		if err != nil {
+			return refuse(http.StatusUnauthorized, "invalid signature")
+		}
+		if expiration < now.Unix() {
+			return refuse(http.StatusUnauthorized, "signature is already expired")
+		}
+	}
+	return nil
+}
+
+// signer returns the sandbox whose token a signature was made with.
+func (h *Handler) signer(r *http.Request) (string, *problem) {
+	ids, err := h.config.Sandboxes(r.Context())
+	if err != nil {
+		return "", refuse(http.StatusInternalServerError, "the daemon does not answer: %s", refusalOf(err).message)
+	}
+	for _, id := range ids {
+		if fits(r, h.config.Token(id)) {
+			return id, nil
+		}
+	}
+	return "", refuse(http.StatusUnauthorized, "invalid signature")
+}
