@@ -19,6 +19,7 @@ import (
 	"github.com/agbox-dev/agbox/gateway/access"
 	"github.com/agbox-dev/agbox/gateway/build"
 	"github.com/agbox-dev/agbox/gateway/e2b"
+	"github.com/agbox-dev/agbox/gateway/envd"
 	"github.com/agbox-dev/agbox/gateway/route"
 )
 
@@ -53,6 +54,7 @@ type Gateway struct {
 	guesses  guesses
 	plane    *e2b.Handler
 	builds   *build.Builds
+	boxes    *envd.Handler
 }
 
 // handlers answer what the gateway passes on. To those of a sandbox's port it passes on everything, with its route.Target and
@@ -78,7 +80,6 @@ func New(config Config, conn grpc.ClientConnInterface) (*Gateway, error) {
 	}
 	g := &Gateway{config: config, access: decides, guesses: guesses{waiting: make(chan struct{}, maxWaiting)}}
 	g.handlers = handlers{
-		envd:    route.NotImplemented("E2B's data plane"),
 		ports:   route.NotImplemented("ports of sandboxes"),
 		metrics: route.NotImplemented("metrics"),
 	}
@@ -90,7 +91,8 @@ func New(config Config, conn grpc.ClientConnInterface) (*Gateway, error) {
 	if g.plane, err = g.control(conn); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
-	g.handlers.e2b = g.plane
+	g.boxes = g.data(conn)
+	g.handlers.e2b, g.handlers.envd = g.plane, g.boxes
 	return g, nil
 }
 
@@ -146,6 +148,9 @@ func (g *Gateway) Close() error {
 	}
 	if g.builds != nil {
 		g.builds.Close()
+	}
+	if g.boxes != nil {
+		g.boxes.Close()
 	}
 	if errors.Is(err, net.ErrClosed) {
 		return nil
