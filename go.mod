@@ -47,7 +47,7 @@ require (
 
 require golang.org/x/time v0.16.0
 
-require connectrpc.com/connect v1.21.1 // indirect
+require connectrpc.com/connect v1.21.1
 
 require (
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
