@@ -2,28 +2,40 @@ package main
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 )
 
-// TestGeneratedCodeIsCurrent fails when agbox.proto was changed and `make proto` not run.
+// TestGeneratedCodeIsCurrent fails when a .proto was changed and `make proto` not run.
 func TestGeneratedCodeIsCurrent(t *testing.T) {
-	out := t.TempDir()
-	if err := generate("..", out); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"v1/agbox.pb.go", "v1/agbox_grpc.pb.go", "journal/v1/journal.pb.go"} {
-		want, err := os.ReadFile(filepath.Join(out, "agbox", name))
-		if err != nil {
+	for _, tree := range trees {
+		out, in := t.TempDir(), filepath.Join("..", "..", tree.folder)
+		if err := tree.generate(in, out); err != nil {
 			t.Fatal(err)
 		}
-		got, err := os.ReadFile(filepath.Join("..", "agbox", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what its .proto says: run make proto", name)
+		seen := 0
+		err := filepath.WalkDir(out, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			seen++
+			want, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			name, err := filepath.Rel(out, path)
+			if err != nil {
+				return err
+			}
+			if got, err := os.ReadFile(filepath.Join(in, name)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s is not what its .proto says, %v: run make proto", name, err)
+			}
+			return nil
+		})
+		if err != nil || seen == 0 {
+			t.Errorf("%d files of %s: %v", seen, tree.folder, err)
 		}
 	}
 }
