@@ -74,7 +74,7 @@ func newLife(t *testing.T, engine *client.Client) *life {
 	}
 	l.checker = checker.New(l.record, l.client, engine, l.daemon.Data())
 	t.Cleanup(func() {
-		l.daemon.Kill()
+		l.daemon.End()
 		err := errors.Join(l.checker.Sweep(context.Background()), l.client.Close(), l.proxy.Close())
 		if t.Failed() {
 			t.Logf("see %s", dir)

@@ -236,5 +236,18 @@ func (d *Daemon) Stop(ctx context.Context) error {
 	}
 }
 
+// partingTime bounds how long End waits.
+const partingTime = time.Minute
+
+// End is Stop for who is done with the daemon: one that is killed while it makes something leaves that behind, once whoever looks for
+// it has looked. How it ends does not matter.
+func (d *Daemon) End() {
+	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
+	defer cancel()
+	if d.Stop(ctx) != nil {
+		d.Kill() // which only notes that it has ended
+	}
+}
+
 // startTime bounds how long a daemon takes until it is ready.
 const startTime = 30 * time.Second

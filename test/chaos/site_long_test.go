@@ -96,7 +96,7 @@ func newSite(t *testing.T, liveRestore, proxied bool) *site {
 func (s *site) close() error {
 	var errs []error
 	if s.daemon != nil {
-		s.daemon.Kill()
+		s.daemon.End()
 	}
 	if s.client != nil {
 		errs = append(errs, s.client.Close())

@@ -60,11 +60,11 @@ func NewStage(ctx context.Context, agboxd, dir string) (*Stage, error) {
 	return s, nil
 }
 
-// Close kills the daemon and removes what it has on the engine.
+// Close ends the daemon and removes what it has on the engine.
 func (s *Stage) Close() error {
 	var errs []error
 	if s.Daemon != nil {
-		s.Daemon.Kill()
+		s.Daemon.End()
 	}
 	if s.Checker != nil {
 		errs = append(errs, s.Checker.Sweep(context.Background()))

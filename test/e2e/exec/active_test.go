@@ -13,6 +13,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/servertest"
@@ -55,8 +58,12 @@ func TestActiveExecs(t *testing.T) {
 	if got := execIDs(t, d, &one); !slices.Equal(got, []string{second}) {
 		t.Errorf("after the cancel %v are active, want %s", got, second)
 	}
-	if _, stdout, _ := d.Exec(one, "ps", "-o", "pid,args"); strings.Count(stdout, "sleep 300") != 2 {
-		t.Errorf("of the command that goes on live %q, want it and its child", stdout)
+	// A process that was just forked has its parent's name until it runs its own program.
+	both := d.Begin(&agboxv1.CreateExecRequest{SandboxId: one, Timeout: durationpb.New(2 * time.Minute), Command: []string{"sh", "-c",
+		`until [ "$(ps -o args | grep -cx 'sleep 300')" = 2 ]; do sleep 0.1; done`}})
+	if end := d.ExecEnd(one, both.ExecId); end.ExitCode != 0 {
+		_, stdout, _ := d.Exec(one, "ps", "-o", "pid,args")
+		t.Errorf("of the command that goes on live %q, want it and its child: %v", stdout, end)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/sdk"
@@ -150,11 +151,14 @@ func TestFiles(t *testing.T) {
 	nothingInside(t, d, id)
 }
 
-// nothingInside fails the test when agbox-init's own commands still run in a sandbox.
+// nothingInside returns when none of agbox-init's own commands runs in a sandbox any more: one ends after it has answered.
 func nothingInside(t *testing.T, d *servertest.Daemon, id string) {
 	t.Helper()
-	if _, out, _ := d.Exec(id, "ps", "-o", "args"); strings.Contains(out, "init file") {
-		t.Errorf("processes inside:\n%s", out)
+	awaited := d.Begin(&agboxv1.CreateExecRequest{SandboxId: id, Timeout: durationpb.New(2 * time.Minute), Command: []string{"sh", "-c",
+		"while ps -o args | grep -q '[i]nit file'; do sleep 0.1; done"}})
+	if end := d.ExecEnd(id, awaited.ExecId); end.ExitCode != 0 {
+		_, out, _ := d.Exec(id, "ps", "-o", "args")
+		t.Errorf("after %v processes inside:\n%s", end, out)
 	}
 }
 

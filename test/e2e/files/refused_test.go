@@ -252,9 +252,7 @@ func TestUploadGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	down.Close()
-	for inside := "init file read"; strings.Contains(inside, "init file read"); { // it ends by itself, and the test with its time
-		_, inside, _ = d.Exec(id, "ps", "-o", "args")
-	}
+	nothingInside(t, d, id)
 	failed = begin(t.Context(), strings.NewReader(""))
 	servertest.StopSandbox(t, d, id)
 	servertest.Refused(t, <-failed, codes.FailedPrecondition, "SANDBOX_INVALID_STATE", "", "the transfer was cut off by the stop of sandbox "+id)

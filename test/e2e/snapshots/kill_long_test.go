@@ -52,7 +52,7 @@ func TestLongKilledInASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		daemon.Kill()
+		daemon.End()
 		if err := errors.Join(c.Close(), between.Close(), os.RemoveAll(dir)); err != nil {
 			t.Error(err)
 		}
