@@ -22,10 +22,10 @@ type Notices struct {
 	blind sync.Once
 
 	// setup guards what is watched. Whoever passes on notices never takes it.
-	setup   sync.Mutex
-	watcher *fsnotify.Watcher
-	told    chan struct{}  // closed when nothing more is passed on
-	uses    map[string]int // by watched path
+	setup     sync.Mutex
+	watcher   *fsnotify.Watcher
+	delivered chan struct{}  // closed when nothing more is passed on
+	uses      map[string]int // by watched path
 
 	mu      sync.Mutex
 	watches map[string]map[*Watch]struct{} // by the file's path
@@ -141,8 +141,8 @@ func (n *Notices) use(path string) (err error) {
 		if n.watcher, err = fsnotify.NewWatcher(); err != nil {
 			return noNotices(path, err)
 		}
-		n.uses, n.told = map[string]int{}, make(chan struct{})
-		go n.tell(n.watcher, n.told)
+		n.uses, n.delivered = map[string]int{}, make(chan struct{})
+		go n.deliver(n.watcher, n.delivered)
 	}
 	if n.uses[path] == 0 {
 		if err := n.watcher.Add(path); err != nil {
@@ -178,13 +178,13 @@ func (n *Notices) endIfIdle() {
 		return
 	}
 	_ = n.watcher.Close() // what a close of inotify could fail with is of no use to anyone
-	<-n.told
+	<-n.delivered
 	n.watcher = nil
 }
 
-// tell passes notices on until the watcher is closed.
-func (n *Notices) tell(watcher *fsnotify.Watcher, told chan<- struct{}) {
-	defer close(told)
+// deliver passes notices on until the watcher is closed.
+func (n *Notices) deliver(watcher *fsnotify.Watcher, delivered chan<- struct{}) {
+	defer close(delivered)
 	failures := watcher.Errors
 	for {
 		select {

@@ -56,14 +56,14 @@ func run(args []string, io stdio) int {
 	var status *statusError
 	switch {
 	case errors.As(err, &status):
-		a.tell(status.err)
+		a.report(status.err)
 		return status.code
 	case !a.entered:
-		a.tell(err)
+		a.report(err)
 		a.say("hint: %s --help", cmd.CommandPath())
 		return exitUsage
 	}
-	a.tell(err)
+	a.report(err)
 	return exitError
 }
 
@@ -156,8 +156,8 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprint(a.err, "agbox: "+text.Line(fmt.Sprintf(format, args...))+end)
 }
 
-// tell says what went wrong and what to do about it.
-func (a *app) tell(err error) {
+// report says what went wrong and what to do about it.
+func (a *app) report(err error) {
 	if err == nil {
 		return
 	}

@@ -127,7 +127,7 @@ func (s *session) end(ctx context.Context, exec sdk.Exec, err error) error {
 			err = s.client.CancelExec(ctx, exec.ID)
 		}
 		if err != nil && !errors.Is(err, syscall.EPIPE) && !ended(err) {
-			s.tell(err)
+			s.report(err)
 		}
 		return &statusError{code: exitBrokenPipe}
 	case !exec.Ended():

@@ -62,12 +62,12 @@ func (fs *Files) insideAs(ctx context.Context, sandboxID, user string, feed func
 		return nil, errors.Join(err, to.Close())
 	}
 	defer null.Close()
-	input, told := null, (*os.File)(nil)
+	input, toGuest := null, (*os.File)(nil)
 	if feed != nil {
-		if input, told, err = os.Pipe(); err != nil {
+		if input, toGuest, err = os.Pipe(); err != nil {
 			return nil, errors.Join(err, to.Close())
 		}
-		defer told.Close()
+		defer toGuest.Close()
 	}
 	id := protocol.InsidePrefix + uuid.NewString()
 	running, giveUp := context.WithCancel(context.WithoutCancel(ctx))
@@ -99,7 +99,7 @@ func (fs *Files) insideAs(ctx context.Context, sandboxID, user string, feed func
 	}()
 	defer context.AfterFunc(waiting, func() {
 		from.SetReadDeadline(time.Unix(1, 0))
-		told.SetWriteDeadline(time.Unix(1, 0)) // also of none
+		toGuest.SetWriteDeadline(time.Unix(1, 0)) // also of none
 	})()
 
 	grace := time.Duration(0)
@@ -109,12 +109,12 @@ func (fs *Files) insideAs(ctx context.Context, sandboxID, user string, feed func
 		defer stalled.Stop()
 		err = feed(writerFunc(func(p []byte) (int, error) {
 			stalled.Reset(insideStall)
-			n, err := told.Write(p)
+			n, err := toGuest.Write(p)
 			stalled.Stop() // from here on it is whoever feeds that takes the time
 			return n, err
 		}))
 		stalled.Reset(insideStall)
-		told.Close()
+		toGuest.Close()
 	}
 	if err == nil || errors.Is(err, syscall.EPIPE) { // it tells why it reads no further
 		last, err = readRecords(bufio.NewReaderSize(from, 64<<10), take)

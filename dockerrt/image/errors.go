@@ -43,7 +43,7 @@ func engineLost(err error) bool {
 // The engine passes on what a registry said as text only, with one status (404 or 500) for very different things. The
 // first that matches decides: a full disk is not the registry's fault, and "denied" often comes with "does not exist".
 // The words are moby's (20.10 tried, 28 with either image store by its source), registries' and Go's net and crypto/tls.
-var said = []struct {
+var causes = []struct {
 	kind  error
 	words []string
 }{
@@ -66,7 +66,7 @@ var said = []struct {
 func classify(named reference.Named, answer error) error {
 	text := strings.NewReplacer(named.String(), "", reference.FamiliarString(named), "").Replace(answer.Error())
 	text = strings.ToLower(text)
-	for _, s := range said {
+	for _, s := range causes {
 		for _, word := range s.words {
 			if strings.Contains(text, word) {
 				return s.kind

@@ -87,11 +87,11 @@ func (p *pull) wait(ctx context.Context, progress func(Progress)) error {
 }
 
 // publish sets the progress, and wakes those who wait when tell is set.
-func (p *pull) publish(now Progress, tell bool) {
+func (p *pull) publish(now Progress, report bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.progress = now
-	if tell {
+	if report {
 		close(p.news)
 		p.news = make(chan struct{})
 	}
@@ -124,7 +124,7 @@ func (p *pull) pull() (image.InspectResponse, error) {
 // follow reads the engine's messages to their end. A message that tells of something new calls moved.
 func (p *pull) follow(body io.Reader, moved func()) error {
 	layers := layers{image: p.progress.Image}
-	told := time.Now() // when the pull began, to those who were there
+	reported := time.Now() // when the pull began, to those who were there
 	for messages := json.NewDecoder(body); ; {
 		var m jsonmessage.JSONMessage
 		if err := messages.Decode(&m); errors.Is(err, io.EOF) {
@@ -141,11 +141,11 @@ func (p *pull) follow(body io.Reader, moved func()) error {
 		}
 		moved()
 		now := time.Now()
-		tell := now.Sub(told) >= p.store.reportTime
-		if tell {
-			told = now
+		report := now.Sub(reported) >= p.store.reportTime
+		if report {
+			reported = now
 		}
-		p.publish(layers.progress(), tell)
+		p.publish(layers.progress(), report)
 	}
 }
 

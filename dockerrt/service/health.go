@@ -73,7 +73,7 @@ func (ss *Services) awaitHealthy(ctx context.Context, sandboxID string, service 
 	var seen *dockercontainer.HealthcheckResult
 	for {
 		state, err := ss.healthOf(ctx, found.ID)
-		seen = tellChecks(ctx, service.Name, state, seen)
+		seen = noteChecks(ctx, service.Name, state, seen)
 		switch {
 		case err != nil:
 			return err
@@ -108,9 +108,9 @@ func (ss *Services) healthOf(ctx context.Context, containerID string) (*dockerco
 	return found.State, nil
 }
 
-// tellChecks tells of the checks since the one that was seen last, where they differ from the one before, and returns
+// noteChecks notes the checks since the one that was seen last, where they differ from the one before, and returns
 // the last one. Docker keeps five.
-func tellChecks(ctx context.Context, service string, state *dockercontainer.State, seen *dockercontainer.HealthcheckResult) *dockercontainer.HealthcheckResult {
+func noteChecks(ctx context.Context, service string, state *dockercontainer.State, seen *dockercontainer.HealthcheckResult) *dockercontainer.HealthcheckResult {
 	if state == nil || state.Health == nil {
 		return seen
 	}

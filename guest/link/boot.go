@@ -21,9 +21,9 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootS
 	if record != nil {
 		files = append(files, record)
 	}
-	var told *Peer
+	var sent *Peer
 	for {
-		p, err := l.await(ctx, told, false)
+		p, err := l.await(ctx, sent, false)
 		if err != nil {
 			return BootStatus{}, err
 		}
@@ -35,7 +35,7 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootS
 				return BootStatus{}, err
 			}
 		}
-		told = p
+		sent = p
 		select {
 		case <-p.boot:
 			l.mu.Lock()
@@ -52,13 +52,13 @@ func (l *Link) Boot(ctx context.Context, stdout, stderr, record *os.File) (BootS
 // Stop asks init to end everything in the sandbox: TERM, after grace KILL, and then itself. It
 // waits for a connection, and returns once the request is on its way.
 func (l *Link) Stop(ctx context.Context, grace time.Duration) error {
-	var told *Peer
+	var sent *Peer
 	for {
-		p, err := l.await(ctx, told, false)
+		p, err := l.await(ctx, sent, false)
 		if err != nil {
 			return err
 		}
-		told = p
+		sent = p
 		p.send(&protocol.Stop{Grace: grace})
 		select {
 		case sent := <-p.queue.Flush():

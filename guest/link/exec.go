@@ -77,8 +77,8 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (protocol.Result, error)
 	}
 	defer l.unregister(spec.ID)
 
-	var told, cancelTold, closeTold *Peer // the connections that have heard of this call, of its cancellation, of its input's end
-	var graceTold time.Duration
+	var sent, cancelSent, closeSent *Peer // the connections that have heard of this call, of its cancellation, of its input's end
+	var graceSent time.Duration
 	for {
 		l.mu.Lock()
 		now, p, changed := *c, l.peer, l.changed
@@ -93,24 +93,24 @@ func (l *Link) Exec(ctx context.Context, spec ExecSpec) (protocol.Result, error)
 		if now.result != nil {
 			return *now.result, nil
 		}
-		if p != nil && p != told {
+		if p != nil && p != sent {
 			pid, known := p.known[spec.ID]
-			if told == nil || !known {
+			if sent == nil || !known {
 				if err := spec.send(p); err != nil {
 					return protocol.Result{}, fmt.Errorf("link: exec %s: %w", spec.ID, err)
 				}
 			} else if now.pid == 0 {
 				now.pid = pid
 			}
-			told = p
+			sent = p
 		}
-		if p != nil && now.cancelled && (p != cancelTold || now.grace != graceTold) {
+		if p != nil && now.cancelled && (p != cancelSent || now.grace != graceSent) {
 			p.send(&protocol.Cancel{ID: spec.ID, Grace: now.grace})
-			cancelTold, graceTold = p, now.grace
+			cancelSent, graceSent = p, now.grace
 		}
-		if p != nil && now.closed && p != closeTold {
+		if p != nil && now.closed && p != closeSent {
 			p.send(&protocol.CloseStdin{ID: spec.ID})
-			closeTold = p
+			closeSent = p
 		}
 		if now.pid != 0 && spec.OnStarted != nil {
 			spec.OnStarted(now.pid)

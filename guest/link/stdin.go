@@ -34,8 +34,8 @@ func (l *Link) CloseStdin(execID string) error {
 // it asks again on the next. Errors: ErrNoTerminal; ErrExecUnknown, also when the Exec did not reach init yet; ErrExecEnded;
 // ErrClosed; ctx's own; a syscall.Errno when the kernel refused it.
 func (l *Link) Resize(ctx context.Context, execID string, size protocol.Size) error {
-	for told := (*Peer)(nil); ; {
-		p, err := l.await(ctx, told, true)
+	for sent := (*Peer)(nil); ; {
+		p, err := l.await(ctx, sent, true)
 		if err == nil {
 			err = l.ask(p, func(token uint64) protocol.Message {
 				return &protocol.Resize{Token: token, ID: execID, Size: size}
@@ -43,7 +43,7 @@ func (l *Link) Resize(ctx context.Context, execID string, size protocol.Size) er
 		}
 		switch {
 		case errors.Is(err, ErrSignalUnknown):
-			told = p
+			sent = p
 			continue
 		case errors.Is(err, syscall.ENOTTY):
 			err = ErrNoTerminal

@@ -137,7 +137,7 @@ func (a *attachment) read(path string, offset *uint64, response func(*agboxv1.Ex
 		return a.stream.Send(response(&agboxv1.ExecLogChunk{Offset: uint64(offset), Data: data}))
 	})
 	if a.told {
-		t.tell = func(offset, length int64) error {
+		t.announce = func(offset, length int64) error {
 			return a.stream.Send(response(&agboxv1.ExecLogChunk{Offset: uint64(offset), Length: uint64(length)}))
 		}
 	}

@@ -12,14 +12,14 @@ import (
 
 // tail is one client's way through one file that grows.
 type tail struct {
-	path   string
-	log    *execlog.Log
-	watch  *execlog.Watch // while it is followed, unless there is no directory: then there is no file, and none will come
-	offset int64          // of the next byte to send
-	size   int64          // of the file as it was looked at last
-	moves  bool           // another file may come to its path: then notices of the neighbours are no waste
-	send   func(offset int64, data []byte) error
-	tell   func(offset, length int64) error // in place of send, where set; but for an empty chunk
+	path     string
+	log      *execlog.Log
+	watch    *execlog.Watch // while it is followed, unless there is no directory: then there is no file, and none will come
+	offset   int64          // of the next byte to send
+	size     int64          // of the file as it was looked at last
+	moves    bool           // another file may come to its path: then notices of the neighbours are no waste
+	send     func(offset int64, data []byte) error
+	announce func(offset, length int64) error // in place of send, where set; but for an empty chunk
 }
 
 func newTail(path string, send func(offset int64, data []byte) error) *tail {
@@ -159,9 +159,9 @@ func (f *follower) chunk(t *tail) error {
 	if t.offset >= t.size {
 		return nil
 	}
-	if t.tell != nil {
+	if t.announce != nil {
 		length := min(t.size-t.offset, maxTold)
-		if err := t.tell(t.offset, length); err != nil {
+		if err := t.announce(t.offset, length); err != nil {
 			return err
 		}
 		t.offset += length

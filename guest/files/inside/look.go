@@ -31,13 +31,13 @@ func (w *watcher) look() *fault {
 	if problem != nil {
 		return problem
 	}
-	w.tell("looking", kernel.Join(w.root, w.only), "", w.only == "")
+	w.send("looking", kernel.Join(w.root, w.only), "", w.only == "")
 	w.flush()
 	for wait := lookFirst; ; wait = min(wait*2, lookLast) {
 		time.Sleep(wait)
 		var root syscall.Stat_t
 		if err := syscall.Stat(w.root, &root); err != nil || root.Mode&syscall.S_IFMT != syscall.S_IFDIR {
-			w.tell("removed", kernel.Join(w.root, w.only), "", w.only == "")
+			w.send("removed", kernel.Join(w.root, w.only), "", w.only == "")
 			return nil
 		}
 		now, problem := w.all()
@@ -72,13 +72,13 @@ func (w *watcher) compare(before, now map[string]seen) (different bool) {
 		directory := func(s seen) bool { return s.mode&syscall.S_IFMT == syscall.S_IFDIR }
 		switch {
 		case !there:
-			w.tell("removed", path, "", directory(was))
+			w.send("removed", path, "", directory(was))
 		case !known || was.inode != is.inode:
-			w.tell("created", path, "", directory(is))
+			w.send("created", path, "", directory(is))
 		case !directory(is) && (was.size != is.size || was.sec != is.sec || was.nsec != is.nsec):
-			w.tell("modified", path, "", false)
+			w.send("modified", path, "", false)
 		case was.mode != is.mode:
-			w.tell("attributes", path, "", directory(is))
+			w.send("attributes", path, "", directory(is))
 		}
 	}
 	return len(names) > 0

@@ -31,8 +31,8 @@ type watcher struct {
 	dirs  map[int32]string // by watch descriptor
 	moved map[uint32]event // first halves of renames, by cookie
 	// told are files that a scan of a new directory has found, whose events may still be in the queue.
-	told map[string]struct{}
-	done bool
+	announced map[string]struct{}
+	done      bool
 }
 
 type event struct {
@@ -43,7 +43,7 @@ type event struct {
 // watch tells what happens in a directory, and with recursive in all below it, or to one file, until the directory is
 // gone. Of a directory that is new, what is in it already is told as created.
 func watch(o *output, path string, recursive bool) *fault {
-	w := &watcher{output: o, fd: -1, epoll: -1, root: path, recursive: recursive, told: map[string]struct{}{}}
+	w := &watcher{output: o, fd: -1, epoll: -1, root: path, recursive: recursive, announced: map[string]struct{}{}}
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {
 		return faultOf(path, err)
@@ -57,7 +57,7 @@ func watch(o *output, path string, recursive bool) *fault {
 	if problem != nil && problem.kind != scarce {
 		return problem
 	}
-	w.tell("watching", path, "", w.only == "")
+	w.send("watching", path, "", w.only == "")
 	w.flush()
 	if problem != nil {
 		return w.look()
@@ -80,7 +80,7 @@ func watch(o *output, path string, recursive bool) *fault {
 				continue
 			}
 			if err == syscall.EAGAIN {
-				clear(w.told)
+				clear(w.announced)
 				break
 			}
 			if err != nil {
@@ -157,8 +157,8 @@ func (w *watcher) add(dir string, flags uint32, scan bool) *fault {
 		}
 		directory := st.Mode&syscall.S_IFMT == syscall.S_IFDIR
 		if scan {
-			w.told[path] = struct{}{}
-			w.tell("created", path, "", directory)
+			w.announced[path] = struct{}{}
+			w.send("created", path, "", directory)
 		}
 		if directory && path != "/proc" && path != "/sys" { // the kernel's: endless, and it tells nothing of them
 			if problem := w.add(path, syscall.IN_DONT_FOLLOW, scan); problem != nil {
@@ -169,7 +169,7 @@ func (w *watcher) add(dir string, flags uint32, scan bool) *fault {
 	return nil
 }
 
-func (w *watcher) tell(kind, path, old string, directory bool) {
+func (w *watcher) send(kind, path, old string, directory bool) {
 	mark := ""
 	if directory {
 		mark = "d"
@@ -197,7 +197,7 @@ func (w *watcher) read(buf []byte) *fault {
 func (w *watcher) handle(wd int32, mask, cookie uint32, name string) *fault {
 	if mask&syscall.IN_Q_OVERFLOW != 0 {
 		problem := w.begin()
-		w.tell("overflow", w.root, "", true)
+		w.send("overflow", w.root, "", true)
 		return problem
 	}
 	dir, known := w.dirs[wd]
@@ -219,11 +219,11 @@ func (w *watcher) handle(wd int32, mask, cookie uint32, name string) *fault {
 	case mask&syscall.IN_CREATE != 0:
 		return w.created(e)
 	case mask&syscall.IN_DELETE != 0:
-		w.tell("removed", e.path, "", e.directory)
+		w.send("removed", e.path, "", e.directory)
 	case mask&syscall.IN_CLOSE_WRITE != 0:
-		w.tell("modified", e.path, "", false)
+		w.send("modified", e.path, "", false)
 	case mask&syscall.IN_ATTRIB != 0:
-		w.tell("attributes", e.path, "", e.directory)
+		w.send("attributes", e.path, "", e.directory)
 	}
 	return nil
 }
@@ -236,22 +236,22 @@ func (w *watcher) self(wd int32, dir string, mask uint32) {
 	case dir != w.root:
 	case mask&(syscall.IN_DELETE_SELF|syscall.IN_MOVE_SELF|syscall.IN_UNMOUNT) != 0:
 		w.unpaired()
-		w.tell("removed", kernel.Join(w.root, w.only), "", w.only == "")
+		w.send("removed", kernel.Join(w.root, w.only), "", w.only == "")
 		w.done = true
 	case mask&syscall.IN_ATTRIB != 0 && w.only == "":
 		var st syscall.Stat_t
 		if syscall.Lstat(dir, &st) == nil { // else it is being removed
-			w.tell("attributes", dir, "", true)
+			w.send("attributes", dir, "", true)
 		}
 	}
 }
 
 func (w *watcher) created(e event) *fault {
-	_, told := w.told[e.path]
-	if delete(w.told, e.path); told {
+	_, announced := w.announced[e.path]
+	if delete(w.announced, e.path); announced {
 		return nil
 	}
-	w.tell("created", e.path, "", e.directory)
+	w.send("created", e.path, "", e.directory)
 	if w.recursive && e.directory {
 		return w.add(e.path, syscall.IN_DONT_FOLLOW, true)
 	}
@@ -266,13 +266,13 @@ func (w *watcher) arrived(e event, cookie uint32) *fault {
 	switch {
 	case w.only != "" && name(e.path) != w.only:
 		if paired && name(from.path) == w.only {
-			w.tell("removed", from.path, "", from.directory)
+			w.send("removed", from.path, "", from.directory)
 		}
 		return nil
 	case !paired || w.only != "":
 		return w.created(e)
 	}
-	w.tell("renamed", e.path, from.path, e.directory)
+	w.send("renamed", e.path, from.path, e.directory)
 	if !e.directory || !w.recursive {
 		return nil
 	}
@@ -296,7 +296,7 @@ func (w *watcher) unpaired() {
 		if w.only != "" && e.path != kernel.Join(w.root, w.only) {
 			continue
 		}
-		w.tell("removed", e.path, "", e.directory)
+		w.send("removed", e.path, "", e.directory)
 		for wd, dir := range w.dirs {
 			if e.directory && paths.Within(dir, e.path) {
 				syscall.InotifyRmWatch(w.fd, uint32(wd))

@@ -116,7 +116,7 @@ func (r *relay) carry() {
 		}
 		select {
 		case m := <-r.fromInit:
-			r.tell(m)
+			r.passOn(m)
 		case m := <-r.say:
 			r.write(m)
 		case request := <-r.opens:
@@ -258,8 +258,8 @@ func (r *relay) settle(e *relayed) {
 	}
 }
 
-// tell passes on what PID 1 says.
-func (r *relay) tell(m protocol.Message) {
+// passOn passes on what PID 1 says.
+func (r *relay) passOn(m protocol.Message) {
 	switch m := m.(type) {
 	case *protocol.Unknown:
 		return
