@@ -242,7 +242,7 @@ func (ns *Networks) relinquish(ctx context.Context) bool {
 }
 
 // drainTime bounds the removal of networks that are nobody's when the daemon ends. What is left is found at the next start.
-const drainTime = 15 * time.Second
+const drainTime = 30 * time.Second
 
 // Drain removes the networks that are no sandbox's, and lets none be made any more. Call it before engine.Client.Abort.
 func (ns *Networks) Drain() {
