@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -176,10 +177,14 @@ func (h *host) track(name string) (tracked func() int) {
 		Forward: netlink.IPTuple{SrcIP: from, DstIP: to, Protocol: unix.IPPROTO_UDP, SrcPort: 1000, DstPort: 2000},
 		Reverse: netlink.IPTuple{SrcIP: to, DstIP: from, Protocol: unix.IPPROTO_UDP, SrcPort: 2000, DstPort: 1000}}))
 	return func() (n int) {
-		flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+		var flows []*netlink.ConntrackFlow
+		err := error(netlink.ErrDumpInterrupted)
+		for errors.Is(err, netlink.ErrDumpInterrupted) {
+			flows, err = netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+		}
 		h.must(err)
 		for _, flow := range flows {
-			if a, ok := netip.AddrFromSlice(flow.Forward.SrcIP); ok && subnet.Contains(a.Unmap()) {
+			if flow.Forward.SrcIP.Equal(from) && flow.Forward.DstIP.Equal(to) { // the host says things on the bridge, too
 				n++
 			}
 		}

@@ -21,7 +21,19 @@ const (
 	kernelTimeout = 10 * time.Second
 	// tries is how often what is tracked is looked at: what came to be between a look and its end is gone with the next.
 	tries = 3
+	// dumps is how often a list of the kernel is asked for that changes while it is read.
+	dumps = 50
 )
+
+// whole asks for a list until it was not changed while it was read.
+func whole[T any](dump func() (T, error)) (list T, err error) {
+	for range dumps {
+		if list, err = dump(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return list, err
+		}
+	}
+	return list, err
+}
 
 // Clear forgets the connections and neighbours of a bridge without anybody on it. It fails with ErrLeft where somebody is, where its
 // addresses are others than the one of subnet, or where what it took away is there again, and else with the kernel's error.
@@ -52,7 +64,7 @@ func Clear(bridge string, subnet netip.Prefix) error {
 
 // alone fails where an interface is on the bridge, or its addresses are not those that it was made with.
 func alone(kernel *netlink.Handle, bridge netlink.Link, subnet netip.Prefix) error {
-	links, err := kernel.LinkList()
+	links, err := whole(kernel.LinkList)
 	if err != nil {
 		return fmt.Errorf("remnant: cannot list interfaces: %w", err)
 	}
@@ -61,7 +73,7 @@ func alone(kernel *netlink.Handle, bridge netlink.Link, subnet netip.Prefix) err
 			return fmt.Errorf("%w: interface %s is on %s", ErrLeft, link.Attrs().Name, bridge.Attrs().Name)
 		}
 	}
-	addresses, err := kernel.AddrList(bridge, netlink.FAMILY_V4)
+	addresses, err := whole(func() ([]netlink.Addr, error) { return kernel.AddrList(bridge, netlink.FAMILY_V4) })
 	if err != nil {
 		return fmt.Errorf("remnant: cannot list the addresses of %s: %w", bridge.Attrs().Name, err)
 	}
@@ -93,7 +105,9 @@ func contains(subnet netip.Prefix, ip net.IP) bool {
 func forgetConnections(kernel *netlink.Handle, subnet netip.Prefix) error {
 	left := uint(0)
 	for range tries {
-		n, err := kernel.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.FAMILY_V4, with(subnet))
+		n, err := whole(func() (uint, error) {
+			return kernel.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.FAMILY_V4, with(subnet))
+		})
 		if err != nil && !errors.Is(err, unix.ENOENT) { // one that ended by itself meanwhile
 			return fmt.Errorf("remnant: cannot forget the connections of %s: %w", subnet, err)
 		}
@@ -107,7 +121,7 @@ func forgetConnections(kernel *netlink.Handle, subnet netip.Prefix) error {
 // forgetNeighbours takes away whose hardware had which address on the bridge.
 func forgetNeighbours(kernel *netlink.Handle, bridge netlink.Link, subnet netip.Prefix) error {
 	for _, last := range []bool{false, true} {
-		known, err := kernel.NeighList(bridge.Attrs().Index, netlink.FAMILY_V4)
+		known, err := whole(func() ([]netlink.Neigh, error) { return kernel.NeighList(bridge.Attrs().Index, netlink.FAMILY_V4) })
 		if err != nil {
 			return fmt.Errorf("remnant: cannot list the neighbours on %s: %w", bridge.Attrs().Name, err)
 		}
