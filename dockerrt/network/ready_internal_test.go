@@ -172,7 +172,9 @@ func (h *host) track(name string) (tracked func() int) {
 	n, err := h.inspect(context.Background(), name)
 	h.must(err)
 	subnet := subnetsOf(n.IPAM)[0]
-	from, to := net.IP(subnet.Addr().Next().Next().AsSlice()), net.IPv4(192, 0, 2, 7).To4()
+	last := subnet.Addr().As4()
+	last[3] += 10 // no container's: the engine itself forgets those
+	from, to := net.IP(last[:]), net.IPv4(192, 0, 2, 7).To4()
 	h.must(netlink.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 600,
 		Forward: netlink.IPTuple{SrcIP: from, DstIP: to, Protocol: unix.IPPROTO_UDP, SrcPort: 1000, DstPort: 2000},
 		Reverse: netlink.IPTuple{SrcIP: to, DstIP: from, Protocol: unix.IPPROTO_UDP, SrcPort: 2000, DstPort: 1000}}))
