@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
@@ -93,6 +94,7 @@ type Docker struct {
 	links     *links.Links
 	oplogs    *oplog.Logs
 	queue     *queue.Queue
+	noQuiet   func()
 	relays    bool // what is made is for host.TransportEngine
 }
 
@@ -123,8 +125,13 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 		d.images.Close()
 		return nil, errors.Join(err, api.Close())
 	}
+	d.noQuiet = d.queue.WhenQuiet(quietAfter, debug.FreeOSMemory)
 	return d, nil
 }
+
+// quietAfter is how long after the last work for sandboxes their memory goes back to the host: the making of many takes more than they need
+// then, and a daemon that does nothing collects none of it for minutes.
+const quietAfter = 5 * time.Second
 
 func (d *Docker) connect(ctx context.Context) error {
 	ctx, cancel := d.api.Read(ctx)
@@ -213,6 +220,7 @@ func (d *Docker) DeleteSnapshot(ctx context.Context, snapshotID string) error {
 // Close lets go of every sandbox's link and of the engine. Sandboxes go on, and so do the packet rules as long as
 // there are any.
 func (d *Docker) Close() error {
+	d.noQuiet()
 	d.networks.Drain()
 	d.api.Abort()
 	d.snapshots.Close()

@@ -24,10 +24,42 @@ var ErrFull = errors.New("queue: too much waits for the engine")
 type Queue struct {
 	mu   sync.Mutex
 	line *line
+	// quiet goes off some time after the last turn, unless one is out again; nil for nobody to hear it.
+	quiet      *time.Timer
+	quietAfter time.Duration
 }
 
 // New returns a queue that has so many turns out at once, at least one.
 func New(slots int) *Queue { return &Queue{line: newLine(slots)} }
+
+// WhenQuiet has f called, by a goroutine of its own, each time that no turn has been out for so long after one was, until stop. It is for
+// once, before the first turn.
+func (q *Queue) WhenQuiet(after time.Duration, f func()) (stop func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.quietAfter, q.quiet = after, time.AfterFunc(after, f)
+	q.quiet.Stop()
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.quiet.Stop()
+		q.quiet = nil
+	}
+}
+
+// settle sets the timer for when it is quiet, or stops it.
+func (q *Queue) settle() {
+	if q.quiet == nil {
+		return
+	}
+	q.quiet.Stop()
+	for _, running := range q.line.running {
+		if running > 0 {
+			return
+		}
+	}
+	q.quiet.Reset(q.quietAfter)
+}
 
 type placeKey struct{}
 
@@ -78,6 +110,7 @@ func (q *Queue) join(p, kept *place) error {
 		kept.round, kept.numbered = p.round, p.numbered
 	}
 	q.grant()
+	q.settle()
 	return nil
 }
 
@@ -86,6 +119,7 @@ func (q *Queue) end(p *place) {
 	defer q.mu.Unlock()
 	q.line.end(p)
 	q.grant()
+	q.settle()
 }
 
 func (q *Queue) giveUp(p *place) {
@@ -98,6 +132,7 @@ func (q *Queue) giveUp(p *place) {
 		q.line.leave(p)
 	}
 	q.grant()
+	q.settle()
 }
 
 // grant has all begin that may, and the others told where they stand.

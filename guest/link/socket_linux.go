@@ -77,8 +77,8 @@ type socket struct {
 
 // receive blocks for the next message, whose descriptors are the caller's. After an error none is left open.
 func (s *socket) receive() (m protocol.Message, fds []int, err error) {
-	var buf [16 << 10]byte
-	var oob [128]byte // more descriptors than it holds are dropped by the kernel, and break the message that names them
+	var buf [4 << 10]byte // on a stack that lasts as long as the connection
+	var oob [128]byte     // more descriptors than it holds are dropped by the kernel, and break the message that names them
 	defer func() {
 		if err != nil {
 			for _, fd := range s.decoder.Rest() {

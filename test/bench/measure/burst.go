@@ -14,10 +14,10 @@ import (
 // takes longer.
 const engineBest = 4
 
-// bursts creates sandboxes at once for which nothing was made ahead, and as many containers with networks by hand, as many at a time as
+// bursts creates sandboxes at once, with no warm ones, and as many containers with networks by hand, as many at a time as
 // is best for Docker.
 func (b *Bench) bursts(ctx context.Context) (_ []figure.Row, err error) {
-	config, err := b.nothingReady(ctx)
+	config, err := b.pool(ctx, noneRecent)
 	if err != nil {
 		return nil, err
 	}
