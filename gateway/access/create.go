@@ -148,8 +148,8 @@ func (c *call) permitsImage(field, image string) error {
 		return Refusal(codes.PermissionDenied, ReasonForbidden, field+": an image is named by its name and tag here, not by its id: write name:tag", "field", field)
 	}
 	named, err := reference.ParseNormalizedNamed(image)
-	if err == nil && strings.HasPrefix(reference.FamiliarName(named), "agbox-") {
-		return Refusal(codes.PermissionDenied, ReasonForbidden, field+": names that begin with agbox- are the daemon's own: name a snapshot by its id", "field", field)
+	if err == nil && strings.HasPrefix(reference.FamiliarName(named), "agbox-") && !strings.Contains(reference.FamiliarName(named), "/") {
+		return Refusal(codes.PermissionDenied, ReasonForbidden, field+": names that begin with agbox- and have no / are the daemon's own: name a snapshot by its id", "field", field)
 	}
 	return nil // one that is no name the daemon refuses
 }
