@@ -40,6 +40,16 @@ func TestLongE2B(t *testing.T) {
 	g := gatewaytest.Start(t, d.Socket(), access.Token{}, func(c *gateway.Config) {
 		c.Templates = map[string]e2b.Template{"base": {Image: image}}
 	})
+	if err := os.WriteFile(filepath.Join(suite, "suite", "document.mjs"), example(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("document", func(t *testing.T) {
+		run := exec.CommandContext(t.Context(), "node", filepath.Join("suite", "document.mjs"))
+		run.Dir, run.Stderr, run.Env = suite, t.Output(), g.Environ()
+		if said, err := run.Output(); err != nil || string(said) != "hello from /home/user/hello.py\n\n" {
+			t.Errorf("the program of docs/e2b.md says %q, %v", said, err)
+		}
+	})
 	for _, c := range []struct{ sdk, files string }{
 		{"e2b", "commands.test.mjs files.test.mjs life.test.mjs template.test.mjs framework.test.mjs"},
 		{"e2b-2.45", "commands.test.mjs files.test.mjs life.test.mjs"},
@@ -57,6 +67,21 @@ func TestLongE2B(t *testing.T) {
 			}
 		})
 	}
+}
+
+// example is the program in docs/e2b.md.
+func example(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/e2b.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, found := strings.Cut(string(text), "```js\n")
+	program, _, ended := strings.Cut(program, "```")
+	if !found || !ended {
+		t.Fatal("docs/e2b.md has no program")
+	}
+	return []byte(program)
 }
 
 // node skips a machine that has none, or too old a one.

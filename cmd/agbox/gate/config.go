@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/agbox-dev/agbox/gateway"
+	"github.com/agbox-dev/agbox/gateway/e2b"
 	"github.com/pelletier/go-toml/v2"
 )
 
@@ -21,6 +22,22 @@ type section struct {
 	TLSKey        string   `toml:"tls_key"`
 	TLSSelfSigned bool     `toml:"tls_self_signed"`
 	TLSNames      []string `toml:"tls_names"`
+	E2B           struct {
+		// Templates are images by the aliases that E2B's clients know them by.
+		Templates map[string]string `toml:"templates"`
+	} `toml:"e2b"`
+}
+
+// templates are those of the section, each of which has to name an image.
+func (s section) templates() (map[string]e2b.Template, error) {
+	templates := map[string]e2b.Template{}
+	for alias, image := range s.E2B.Templates {
+		if alias == "" || image == "" {
+			return nil, fmt.Errorf("gateway.e2b.templates: %q is %q: write base = \"image:tag\"", alias, image)
+		}
+		templates[alias] = e2b.Template{Image: image}
+	}
+	return templates, nil
 }
 
 // load reads the section; a file that is missing, or has none, is no error, a key that is not known is.
@@ -40,7 +57,11 @@ func load() (gateway.Config, error) {
 	if err != nil {
 		return gateway.Config{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return gateway.Config{Listen: own.Listen, Domain: own.Domain, TLS: gateway.TLS{
+	templates, err := own.templates()
+	if err != nil {
+		return gateway.Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return gateway.Config{Listen: own.Listen, Domain: own.Domain, Templates: templates, TLS: gateway.TLS{
 		CertFile: own.TLSCert, KeyFile: own.TLSKey, SelfSigned: own.TLSSelfSigned, Names: own.TLSNames}}, nil
 }
 
