@@ -1,6 +1,5 @@
 //go:build long
 
-// Package e2b_test has programs that were written for E2B run against agbox, as they come from npm.
 package e2b_test
 
 import (
@@ -13,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/agbox-dev/agbox/gateway"
 	"github.com/agbox-dev/agbox/gateway/access"
 	"github.com/agbox-dev/agbox/gateway/e2b"
@@ -22,10 +19,6 @@ import (
 	"github.com/agbox-dev/agbox/test/gatewaytest"
 	"github.com/agbox-dev/agbox/test/servertest"
 )
-
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/asynkron/protoactor-go/actor.NewDeadLetter.NewThrottle.func4.1"))
-}
 
 // oldestNode is the oldest that the packages run on.
 const oldestNode = 20
