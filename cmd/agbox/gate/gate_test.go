@@ -166,3 +166,34 @@ func TestRefusedStarts(t *testing.T) {
 		}
 	}
 }
+
+// TestDocumentedCommands: what docs/gateway.md says to type is understood.
+func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../docs/gateway.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for line := range strings.Lines(string(text)) {
+		args, ok := strings.CutPrefix(line, "agbox gateway")
+		if !ok {
+			continue
+		}
+		seen++
+		json := false
+		cmd, rest, err := gate.Command(&json).Find(strings.Fields(args))
+		if err == nil {
+			err = cmd.ParseFlags(rest)
+		}
+		if err == nil && cmd.Args != nil {
+			err = cmd.Args(cmd, cmd.Flags().Args())
+		}
+		if err != nil {
+			t.Errorf("%s%v", line, err)
+		}
+	}
+	if seen < 6 {
+		t.Errorf("only %d commands were found", seen)
+	}
+}

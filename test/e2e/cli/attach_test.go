@@ -137,7 +137,11 @@ func (s *terminal) leave(code int) {
 // TestShell: typing, window changes, detaching, attaching, and the exit code.
 func TestShell(t *testing.T) {
 	t.Parallel()
-	c := startCLI(t)
+	testShell(t, startCLI(t))
+}
+
+func testShell(t *testing.T, c *cli) {
+	t.Helper()
 	id := c.Create(&agboxv1.CreateSpec{})
 	s := c.sit(20, 70, "exec", id, "-it", "--exec-id", "shell", "--env", "PS1=$ ", "--", "sh")
 	s.await(`\$ `)
@@ -207,7 +211,11 @@ func TestTop(t *testing.T) {
 // TestPipe: input and output of a pipe, without a terminal, and how it ends.
 func TestPipe(t *testing.T) {
 	t.Parallel()
-	c := startCLI(t)
+	testPipe(t, startCLI(t))
+}
+
+func testPipe(t *testing.T, c *cli) {
+	t.Helper()
 	id := c.Create(&agboxv1.CreateSpec{})
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 1<<18)
 	cmd := c.command("exec", id, "-i", "--", "sh", "-c", "cat; echo done >&2; exit 3")
