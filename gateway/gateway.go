@@ -162,6 +162,9 @@ func (g *Gateway) Close() error {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := access.WithPeer(r.Context(), r.RemoteAddr)
 	target, found, err := route.Of(r, g.config.Domain)
+	if secret := r.Header.Get("X-Access-Token"); secret != "" && target.Sandbox != "" && g.access.IsSandboxToken(target.Sandbox, secret) {
+		proven(ctx)
+	}
 	switch {
 	case err != nil:
 		route.Refuse(w, http.StatusBadRequest, strings.TrimPrefix(err.Error(), "route: "))

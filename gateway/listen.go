@@ -134,7 +134,11 @@ func (d *doors) evict() {
 		}
 	}
 	delete(d.open, oldest)
-	go oldest.conn.Close() // TLS says goodbye, which may block
+	conn := oldest.conn
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn() // without TLS's goodbye, which may block
+	}
+	_ = conn.Close()
 }
 
 // changed follows what net/http does with a connection.
@@ -166,9 +170,6 @@ func proven(ctx context.Context) {
 		})
 	}
 }
-
-// Proven is for those who let a request in by another secret than a token: its connection is none of a stranger's from then on.
-func Proven(ctx context.Context) { proven(ctx) }
 
 func (g *Gateway) newServer() *http.Server {
 	protocols := new(http.Protocols)

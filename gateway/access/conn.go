@@ -133,8 +133,8 @@ type boundStream struct {
 
 func (s *boundStream) SendMsg(m any) error {
 	message := m.(proto.Message)
-	if data, ok := m.(interface{ GetData() []byte }); s.begun && ok && len(data.GetData()) > 0 {
-		return s.ClientStream.SendMsg(m) // names nothing
+	if s.begun && named(message) == nil {
+		return s.ClientStream.SendMsg(m)
 	}
 	message = proto.Clone(message)
 	if err := s.call.check(message); err != nil {
