@@ -62,6 +62,7 @@ type Link struct {
 
 	verifying chan struct{} // one token: whose peer is looked at; one at a time asks the engine
 	bounded   process       // the first one whose terminals are bounded; of whoever verifies
+	memory    memory
 
 	mu    sync.Mutex
 	first process // the container's, once known
@@ -107,6 +108,7 @@ func (l *Link) Close() error {
 	if l.relay != nil {
 		l.relay.Close()
 	}
+	defer l.memory.end()
 	return l.Link.Close()
 }
 
@@ -130,7 +132,7 @@ func (ls *Links) Open(sandboxID string) (*Link, error) {
 		ls.log.Warn("the link to a sandbox is lost", "sandbox_id", sandboxID, "reason", why)
 		ls.report(sandboxID, why)
 	}
-	owner := link.Owner{Verify: verify, Lost: lost, Patience: ls.config.Patience}
+	owner := link.Owner{Verify: verify, Left: func() { l.memory.look() }, Lost: lost, Patience: ls.config.Patience}
 	if ls.layout.Relayed(sandboxID) {
 		l.Link = link.New(owner, ls.log)
 		l.relay = relay.Start(ls.relayOf(sandboxID, l))
@@ -198,6 +200,7 @@ func (ls *Links) verify(ctx context.Context, l *Link, sandboxID string, pid int)
 			ls.log.Warn("a sandbox may take all terminals that the host has", "sandbox_id", sandboxID, "error", err)
 		}
 		l.bounded = first
+		l.memory.begin(counterOf(first.pid))
 	}
 	return nil
 }

@@ -175,6 +175,9 @@ var missingPart = part{cause: "is missing: somebody removed it"}
 
 // look judges a container by what the engine says of it and, if it is the primary, by its link.
 func (o *Observer) look(ctx context.Context, sandboxID string, spec *agboxv1.CreateSpec, service string, found dockercontainer.InspectResponse) part {
+	if service == "" && !found.State.Running && o.links.Starved(sandboxID) {
+		found.State.OOMKilled = true // which the engine may not have heard
+	}
 	switch {
 	case !found.State.Running && container.OutOfMemory(found.State) && service == "":
 		return part{runtime.CodeOutOfMemory, container.Ended(found.State)}

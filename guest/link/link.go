@@ -31,6 +31,7 @@ const (
 type Link struct {
 	path     string
 	verify   func(ctx context.Context, pid int) error
+	left     func()
 	lost     func(why string)
 	patience time.Duration
 	log      *slog.Logger
@@ -60,6 +61,8 @@ type Owner struct {
 	// Verify is called once for each connection with the pid of the peer as seen from here; the connection is used only if
 	// it returns nil. It may block until its context ends, which is when the link is closed.
 	Verify func(ctx context.Context, pid int) error
+	// Left is called when a connection by the socket has ended, at once. May be nil.
+	Left func()
 	// Lost is called when something waits for init, or init was connected, and it has been gone or silent for the
 	// patience, once until it is back; and when init turns out to be of another life of the container. Why is for a
 	// person. It must not block. May be nil.
@@ -85,7 +88,7 @@ func Listen(socketPath string, owner Owner, log *slog.Logger) (*Link, error) {
 func New(owner Owner, log *slog.Logger) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
-		verify: owner.Verify, lost: owner.Lost, patience: cmp.Or(owner.Patience, Patience),
+		verify: owner.Verify, left: owner.Left, lost: owner.Lost, patience: cmp.Or(owner.Patience, Patience),
 		log: log, ctx: ctx, cancel: cancel,
 		changed: make(chan struct{}), stir: make(chan struct{}, 1),
 		calls: map[string]*call{}, cancels: map[string]time.Duration{}, acks: map[string]struct{}{},
@@ -232,6 +235,9 @@ func (l *Link) serve(c *socket, hello *protocol.Hello) error {
 	for {
 		m, fds, err := c.receive()
 		if err != nil {
+			if l.left != nil {
+				l.left()
+			}
 			return err
 		}
 		p.Take(m, fds...)

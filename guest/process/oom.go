@@ -23,6 +23,15 @@ func OpenOOMCounter() OOMCounter {
 	return OOMCounter{-1}
 }
 
+// OOMCounterAt is the counter in a file; Close must follow.
+func OOMCounterAt(path string) (OOMCounter, error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	return OOMCounter{fd}, err
+}
+
+// Close lets go of the file.
+func (c OOMCounter) Close() { syscall.Close(c.fd) }
+
 // Kills is the counter's value, 0 when it cannot be read.
 func (c OOMCounter) Kills() uint64 {
 	if c.fd < 0 {
