@@ -271,7 +271,13 @@ func (l *life) log() {
 // end ends the daemon as a signal does and tells what is wrong.
 func (l *life) end() {
 	l.t.Helper()
-	if err := l.daemon.Stop(l.ctx); err != nil {
+	err := l.daemon.Stop(l.ctx)
+	if err != nil && !l.crashed && strings.Contains(err.Error(), "signal: killed") { // while it removed what is nobody's
+		l.crashed = true
+		l.daemon.Kill()
+		err = errors.Join(l.daemon.Start(l.ctx), l.daemon.Stop(l.ctx))
+	}
+	if err != nil {
 		l.t.Error(err)
 	}
 	if left, err := l.checker.Unowned(l.ctx); err != nil {
