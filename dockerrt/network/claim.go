@@ -28,12 +28,12 @@ func (ns *Networks) Claim(ctx context.Context, sandboxID string, spec *agboxv1.C
 		name = ns.guard.newName()
 		ns.ready.hold(name)
 	}
-	defer ns.ready.begin()
-	defer ns.ready.release(name)
 	err := ns.claims.set(name, claim{Sandbox: sandboxID, Network: spec.Network, Process: ns.engine.Process()})
+	ns.ready.release(name)
 	if err != nil {
-		defer ns.ready.add(name) // after the release
+		ns.ready.add(name)
 	}
+	ns.ready.begin()
 	return err
 }
 

@@ -249,10 +249,11 @@ func (ns *Networks) Remove(ctx context.Context, sandboxID, keep string) error {
 		began := time.Now()
 		err := ns.claims.set(name, one)
 		oplog.Stepped(ctx, began, err, "returned", "network %s", name)
-		if err != nil {
+		if err == nil {
+			ns.ready.add(name)
+		} else if err := ns.discard(ctx, name); err != nil { // a full disk keeps no sandbox
 			return err
 		}
-		ns.ready.add(name)
 	}
 	networks, err := ns.engine.NetworkList(ctx, network.ListOptions{Filters: ns.engine.Mine(sandboxID)})
 	if err != nil {

@@ -327,6 +327,22 @@ func TestPruned(t *testing.T) {
 	h.count(1, 2)
 }
 
+// TestNotNoted: a network that cannot be noted as returned is removed at once, and its sandbox goes all the same.
+func TestNotNoted(t *testing.T) {
+	h := newHost(t, 1)
+	h.take("one")
+	h.must(os.RemoveAll(h.config.Dir)) // as good as a disk that is full
+	h.must(h.Remove(t.Context(), "one", ""))
+	h.count(0, 0)
+	if err := h.Claim(t.Context(), "two", &agboxv1.CreateSpec{}); err == nil {
+		t.Error("a network was given away, and nothing notes that")
+	}
+	h.must(os.Mkdir(h.config.Dir, 0o700))
+	h.take("two")
+	h.tend()
+	h.count(1, 1)
+}
+
 // TestRelinquished: at the end of the pool of subnets nobody waits for those of networks that are ready.
 func TestRelinquished(t *testing.T) {
 	h := newHost(t, 2)
