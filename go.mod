@@ -49,6 +49,8 @@ require golang.org/x/time v0.16.0
 
 require connectrpc.com/connect v1.21.1
 
+require github.com/coder/websocket v1.8.15
+
 require (
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect

@@ -35,7 +35,7 @@ func (g *Gateway) control(conn grpc.ClientConnInterface) (*e2b.Handler, error) {
 			return id.Name
 		},
 		Builds: g.builds,
-		Daemon: daemon, Token: g.access.SandboxToken, Templates: g.config.Templates, Domain: g.domain(), Log: g.config.Log,
+		Daemon: daemon, Token: g.access.SandboxToken, PortsToken: g.access.PortsToken, Templates: g.config.Templates, Domain: g.domain(), Log: g.config.Log,
 	}), nil
 }
 

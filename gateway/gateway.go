@@ -20,6 +20,7 @@ import (
 	"github.com/agbox-dev/agbox/gateway/build"
 	"github.com/agbox-dev/agbox/gateway/e2b"
 	"github.com/agbox-dev/agbox/gateway/envd"
+	"github.com/agbox-dev/agbox/gateway/ports"
 	"github.com/agbox-dev/agbox/gateway/route"
 )
 
@@ -53,6 +54,7 @@ type Gateway struct {
 	handlers handlers
 	guesses  guesses
 	plane    *e2b.Handler
+	ports    *ports.Handler
 	builds   *build.Builds
 	boxes    *envd.Handler
 }
@@ -80,7 +82,6 @@ func New(config Config, conn grpc.ClientConnInterface) (*Gateway, error) {
 	}
 	g := &Gateway{config: config, access: decides, guesses: guesses{waiting: make(chan struct{}, maxWaiting)}}
 	g.handlers = handlers{
-		ports:   route.NotImplemented("ports of sandboxes"),
 		metrics: route.NotImplemented("metrics"),
 	}
 	g.grpc = newProxy(decides)
@@ -91,8 +92,8 @@ func New(config Config, conn grpc.ClientConnInterface) (*Gateway, error) {
 	if g.plane, err = g.control(conn); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
-	g.boxes = g.data(conn)
-	g.handlers.e2b, g.handlers.envd = g.plane, g.boxes
+	g.boxes, g.ports = g.data(conn), g.inside(conn)
+	g.handlers.e2b, g.handlers.envd, g.handlers.ports = g.plane, g.boxes, g.ports
 	return g, nil
 }
 
@@ -145,6 +146,9 @@ func (g *Gateway) Close() error {
 	g.grpc.apart.Wait()
 	if g.plane != nil {
 		g.plane.Close()
+	}
+	if g.ports != nil {
+		g.ports.Close()
 	}
 	if g.builds != nil {
 		g.builds.Close()

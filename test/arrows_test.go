@@ -23,6 +23,7 @@ var rooms = map[string]string{
 	"gateway":        "gateway/... sdk/... proto/... text",
 	"gateway/access": "ranges server/spec proto/... text",
 	"gateway/route":  "",
+	"gateway/ports":  "gateway/route sdk",
 	"gateway/e2b":    "gateway/build ranges sdk proto/...",
 	"gateway/build":  "sdk proto/...",
 	"gateway/envd":   "gateway/envd/... gateway/route sdk/raw proto/...",

@@ -51,6 +51,8 @@ type Config struct {
 	Daemon *sdk.Client
 	// Token returns the access token of a sandbox's data plane, always the same for one sandbox.
 	Token func(sandboxID string) string
+	// PortsToken returns the one of its ports, where not everybody may use them.
+	PortsToken func(sandboxID string) string
 	// Templates are the aliases that operators configured.
 	Templates map[string]Template
 	// Owner names who sent a request, for what is kept of builds. Builds are nil where none are to be made.

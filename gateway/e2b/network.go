@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/agbox-dev/agbox/ranges"
 	"github.com/agbox-dev/agbox/sdk"
@@ -25,6 +27,9 @@ const maxRanges = 1000
 
 // resolver answers names where a network is less than the internet, as in E2B.
 var resolver = netip.MustParsePrefix("8.8.8.8/32")
+
+// hostName is what a Host header may be; "" is none.
+var hostName = regexp.MustCompile(`^([a-zA-Z0-9._-]{1,253}(:[0-9]{1,5})?)?$`)
 
 var everywhere = netip.MustParsePrefix("0.0.0.0/0")
 
@@ -89,10 +94,8 @@ func (r networkRequest) offered() error {
 		return refused(http.StatusBadRequest, "network.egressProxy is not offered by agbox: set HTTPS_PROXY by envVars")
 	case given(r.HTTPSPorts):
 		return refused(http.StatusBadRequest, "network.httpsPorts is not offered by agbox: have ports speak HTTP, TLS ends at the gateway")
-	case r.AllowPublicTraffic != nil && !*r.AllowPublicTraffic:
-		return refused(http.StatusBadRequest, "network.allowPublicTraffic false is not offered by agbox")
-	case r.MaskRequestHost != "":
-		return refused(http.StatusBadRequest, "network.maskRequestHost is not offered by agbox")
+	case !hostName.MatchString(strings.ReplaceAll(r.MaskRequestHost, "${PORT}", "80")):
+		return refused(http.StatusBadRequest, "network.maskRequestHost %q is no host, with or without a port", r.MaskRequestHost)
 	}
 	return nil
 }
@@ -154,4 +157,21 @@ func (c *call) updateNetwork() (int, any, error) {
 		return 0, nil, err
 	}
 	return 0, nil, refused(http.StatusNotImplemented, "agbox does not change the network of a sandbox that exists: say it at the create, or make another one from a snapshot")
+}
+
+// labelPorts is what a sandbox of another client says with "public", that everybody may use its ports.
+const labelPorts = "ports"
+
+// Traffic says of a sandbox with these labels whether everybody may use its ports, as E2B has it unless the create says otherwise,
+// and what Host its servers are to see, "" for the one that was asked for.
+func Traffic(labels map[string]string) (public bool, host string) {
+	n, found := noteOf(labels)
+	if !found {
+		return labels[labelPorts] == "public", ""
+	}
+	var request networkRequest
+	if given(n.Network) && json.Unmarshal(n.Network, &request) != nil {
+		return false, ""
+	}
+	return request.AllowPublicTraffic == nil || *request.AllowPublicTraffic, request.MaskRequestHost
 }

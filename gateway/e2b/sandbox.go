@@ -21,7 +21,9 @@ type sandboxAnswer struct {
 	EnvdVersion string `json:"envdVersion"`
 	Alias       string `json:"alias,omitempty"`
 	AccessToken string `json:"envdAccessToken,omitempty"`
-	Domain      string `json:"domain,omitempty"`
+	// TrafficToken is there where not everybody may use the sandbox's ports.
+	TrafficToken string `json:"trafficAccessToken,omitempty"`
+	Domain       string `json:"domain,omitempty"`
 }
 
 // listed is a sandbox in a list; with detail what it is asked for by its id.
@@ -101,10 +103,14 @@ func (c *call) settled() (box, error) {
 }
 
 func (c *call) answer(b box) sandboxAnswer {
-	return sandboxAnswer{
+	a := sandboxAnswer{
 		TemplateID: b.Template, SandboxID: b.ID, ClientID: clientID, EnvdVersion: EnvdVersion, Alias: b.Alias,
 		AccessToken: c.config.Token(b.ID), Domain: c.config.Domain,
 	}
+	if public, _ := Traffic(b.Labels); !public {
+		a.TrafficToken = c.config.PortsToken(b.ID)
+	}
+	return a
 }
 
 func (b box) listed() listed {

@@ -67,7 +67,7 @@ Without any token it makes one at its first start and prints what to export.`,
 		defer stop()
 		return serve(ctx, config, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
-	cmd.AddCommand(tokenCommand(json))
+	cmd.AddCommand(tokenCommand(json), urlCommand())
 	return cmd
 }
 
