@@ -97,9 +97,8 @@ type doors struct {
 	net.Listener
 	secure *tls.Config
 
-	mu    sync.Mutex
-	open  map[*door]struct{} // unproven
-	count int
+	mu   sync.Mutex
+	open map[*door]struct{} // unproven
 }
 
 // door is one connection.

@@ -110,7 +110,7 @@ func TestStrangersHoldNoPlace(t *testing.T) {
 	if _, err := client.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 2 * gateway.MaxUnproven {
+	for i := range gateway.MaxUnproven + 20 {
 		conn, err := net.Dial("tcp", g.Address().String())
 		if err != nil {
 			t.Fatal(err)
