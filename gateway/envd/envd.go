@@ -18,8 +18,11 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/agbox-dev/agbox/gateway/envd/proto/filesystem"
 	"github.com/agbox-dev/agbox/gateway/envd/proto/filesystem/filesystemconnect"
+	"github.com/agbox-dev/agbox/gateway/envd/proto/process"
 	"github.com/agbox-dev/agbox/gateway/envd/proto/process/processconnect"
 	"github.com/agbox-dev/agbox/gateway/route"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -127,7 +130,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/metrics" && r.Method == http.MethodGet:
 		h.metrics(w, r)
 	default:
-		if _, pattern := h.rpc.Handler(r); pattern != "" {
+		if calls[r.URL.Path] {
 			h.rpc.ServeHTTP(w, r)
 			return
 		}
@@ -138,6 +141,18 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusNotFound, "there is nothing at %s %.200s: docs/e2b.md says what is", r.Method, r.URL.Path).write(w)
 	}
 }
+
+// calls are the paths of the RPCs that there are.
+var calls = func() map[string]bool {
+	paths := map[string]bool{}
+	for _, file := range []protoreflect.FileDescriptor{process.File_process_process_proto, filesystem.File_filesystem_filesystem_proto} {
+		service := file.Services().Get(0)
+		for i := range service.Methods().Len() {
+			paths["/"+string(service.FullName())+"/"+string(service.Methods().Get(i).Name())] = true
+		}
+	}
+	return paths
+}()
 
 func streaming(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/connect+")

@@ -98,7 +98,9 @@ func (u *uploading) form(ctx context.Context, parts *multipart.Reader, named str
 	files, taken := []written{}, map[string]bool{}
 	for {
 		part, err := parts.NextRawPart()
-		if err == io.EOF {
+		if err == io.EOF && len(files) == 0 {
+			return nil, refuse(http.StatusBadRequest, "the form has no part named file: it cannot be read")
+		} else if err == io.EOF {
 			return files, nil
 		} else if err != nil {
 			return nil, refuse(http.StatusBadRequest, "the form cannot be read: %s", err)
