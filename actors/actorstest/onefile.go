@@ -138,7 +138,7 @@ func (r *Runtime) makeRoom(sandboxID, p string, who account, parents bool) error
 		r.trees[sandboxID] = map[string]treeFile{}
 	}
 	var missing []string
-	for dir := path.Dir(p); dir != "/" && dir != who.home && dir != path.Dir(who.home) && dir != "/tmp"; dir = path.Dir(dir) {
+	for dir := path.Dir(p); dir != "/" && dir != who.home && dir != path.Dir(who.home) && dir != "/tmp" && dir != paths.Workspace; dir = path.Dir(dir) {
 		switch at, there := r.trees[sandboxID][dir]; {
 		case there && at.header.Typeflag != tar.TypeDir:
 			return files.Refuse(files.ErrNotDirectory, "%q is not a directory", dir)

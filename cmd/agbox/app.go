@@ -86,7 +86,7 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVar(&a.ca, "tls-ca", "", "PEM file with the certificate of that gateway (default $AGBOX_CA)")
 	daemon, files := daemonCommands{a}, fileCommands{a}
 	root.AddCommand(daemon.versionCommand(), daemon.pingCommand(), daemon.infoCommand(), daemon.doctorCommand(), daemon.pruneCommand(), a.sandboxCommand(),
-		snapshotCommands{a}.snapshotCommand(), files.cpCommand(), files.lsCommand(), files.statCommand(), files.rmCommand(), files.watchFilesCommand(),
+		snapshotCommands{a}.snapshotCommand(), files.cpCommand(), files.lsCommand(), files.statCommand(), files.rmCommand(), files.catCommand(), files.putCommand(), files.mkdirCommand(), files.mvCommand(), files.watchFilesCommand(),
 		files.changesCommand(), daemon.portForwardCommand(), gate.Command(&a.json), gate.DialCommand())
 	return root
 }

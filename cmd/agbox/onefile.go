@@ -24,7 +24,7 @@ func asUser(cmd *cobra.Command) func() []sdk.FileOption {
 	}
 }
 
-func (a *app) catCommand() *cobra.Command {
+func (a fileCommands) catCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cat SANDBOX:PATH",
 		Short:   "Print a file of a sandbox that runs",
@@ -45,7 +45,7 @@ func (a *app) catCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) putCommand() *cobra.Command {
+func (a fileCommands) putCommand() *cobra.Command {
 	var mode string
 	var parents bool
 	cmd := &cobra.Command{
@@ -77,7 +77,7 @@ func (a *app) putCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) mkdirCommand() *cobra.Command {
+func (a fileCommands) mkdirCommand() *cobra.Command {
 	var parents bool
 	cmd := &cobra.Command{
 		Use:   "mkdir SANDBOX:PATH",
@@ -98,7 +98,7 @@ func (a *app) mkdirCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) mvCommand() *cobra.Command {
+func (a fileCommands) mvCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:     "mv SANDBOX:PATH DESTINATION",
