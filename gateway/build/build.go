@@ -41,6 +41,9 @@ const (
 	// maxEntries and maxMessage bound the log of a build.
 	maxEntries = 5000
 	maxMessage = 4 << 10
+	// maxLive is how many builds run or wait, maxKept how many are kept.
+	maxLive = 100
+	maxKept = 10_000
 	// keptFor is how long a build and an upload are kept.
 	keptFor = 24 * time.Hour
 )
@@ -85,6 +88,8 @@ type Builds struct {
 	ctx  context.Context
 	stop context.CancelFunc
 	turn chan struct{}
+	// taking has an entry for each upload that is being taken.
+	taking chan struct{}
 
 	running sync.WaitGroup
 	mu      sync.Mutex
@@ -99,7 +104,7 @@ func Open(dir string, log *slog.Logger) (*Builds, error) {
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	b := &Builds{dir: dir, log: log, ctx: ctx, stop: stop, turn: make(chan struct{}, maxAtOnce), live: map[string]*Build{}}
+	b := &Builds{dir: dir, log: log, ctx: ctx, stop: stop, turn: make(chan struct{}, maxAtOnce), taking: make(chan struct{}, maxTaking), live: map[string]*Build{}}
 	return b, nil
 }
 
@@ -112,12 +117,18 @@ func (b *Builds) Close() {
 // New keeps a build that waits for its steps.
 func (b *Builds) New(build Build) (Build, error) {
 	b.expire()
+	if kept, err := os.ReadDir(filepath.Join(b.dir, "builds")); err != nil || len(kept) >= maxKept {
+		return Build{}, fmt.Errorf("%w: there are %d builds: they go a day after they ended", ErrFull, len(kept))
+	}
 	build.ID, build.Status, build.CreatedAt = newUUID(), Waiting, time.Now()
 	return build, b.write(build)
 }
 
 // Get returns an owner's build.
 func (b *Builds) Get(owner, id string) (Build, error) {
+	if len(id) > 64 {
+		return Build{}, ErrNone // it is none of ours
+	}
 	b.mu.Lock()
 	live := b.live[id]
 	var build Build
@@ -150,6 +161,10 @@ func (b *Builds) Get(owner, id string) (Build, error) {
 // Start does a build's steps, and returns before they are done.
 func (b *Builds) Start(client *sdk.Client, build Build, plan Plan) error {
 	b.mu.Lock()
+	if len(b.live) >= maxLive {
+		b.mu.Unlock()
+		return fmt.Errorf("%w: %d builds run or wait for their turn: try again later", ErrFull, maxLive)
+	}
 	if b.live[build.ID] != nil || build.Status != Waiting {
 		b.mu.Unlock()
 		return fmt.Errorf("%w: build %s was started already: begin another one", ErrStarted, build.ID)
@@ -159,6 +174,9 @@ func (b *Builds) Start(client *sdk.Client, build Build, plan Plan) error {
 	b.live[build.ID] = live
 	b.mu.Unlock()
 	if err := b.write(build); err != nil {
+		b.mu.Lock()
+		delete(b.live, build.ID)
+		b.mu.Unlock()
 		return err
 	}
 	b.running.Go(func() { b.run(client, live, plan) })

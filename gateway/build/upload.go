@@ -13,7 +13,9 @@ import (
 
 const (
 	// MaxUpload bounds one upload as it is sent, maxUploads all that are kept.
-	MaxUpload  = 1 << 30
+	MaxUpload = 1 << 30
+	// maxTaking is how many are taken at once; more are refused.
+	maxTaking  = 8
 	maxUploads = 8 << 30
 )
 
@@ -34,6 +36,12 @@ func (b *Builds) Has(owner, hash string) bool {
 
 // Put keeps a tar stream, gzipped or not.
 func (b *Builds) Put(owner, hash string, stream io.Reader) error {
+	select {
+	case b.taking <- struct{}{}:
+		defer func() { <-b.taking }()
+	default:
+		return fmt.Errorf("%w: %d uploads are being taken: try again later", ErrFull, maxTaking)
+	}
 	if b.uploaded() > maxUploads {
 		return fmt.Errorf("%w: builds' uploads have more than %d bytes: they go a day after they came", ErrFull, int64(maxUploads))
 	}

@@ -83,6 +83,9 @@ func (b builds) begin(c *call) (int, any, error) {
 		Owner: b.config.Owner(c.Request), Template: newID('t'), Name: name, Tags: tags,
 		CPUs: max(request.CPUCount, 0), MemoryBytes: max(request.MemoryMB, 0) << 20,
 	})
+	if errors.Is(err, build.ErrFull) {
+		err = refused(http.StatusInsufficientStorage, "%s", err)
+	}
 	if err != nil {
 		return 0, nil, err
 	}
@@ -139,8 +142,14 @@ func (b builds) start(c *call) (int, any, error) {
 		return map[string]string{LabelKind: kindTemplate, labelNote: string(text), labelName: made.Name,
 			labelTag: strings.Join(made.Tags, ","), labelBuild: made.ID}, err
 	}
-	if err := b.config.Builds.Start(c.client, made, plan); err != nil {
+	err = b.config.Builds.Start(c.client, made, plan)
+	switch {
+	case errors.Is(err, build.ErrStarted):
 		return 0, nil, refused(http.StatusConflict, "%s", err)
+	case errors.Is(err, build.ErrFull):
+		return 0, nil, refused(http.StatusTooManyRequests, "%s", err)
+	case err != nil:
+		return 0, nil, err
 	}
 	return http.StatusAccepted, nil, nil
 }
