@@ -7,11 +7,11 @@
 //	exec-ids                     exec id    -> int64, when it was reserved; never removed
 //	sandbox-config               sandbox id -> CreateSpec, as it was accepted
 //	sandbox-deleted-at           sandbox id -> int64, when DELETED was recorded
-//	sandbox-requests             sandbox id -> journal.RequestMark, where the create carried one
+//	sandbox-requests             sandbox id -> journal.IdempotencyKey, where the create carried one
 //	checkpoints                  sandbox id -> journal.State, what the log up to some sequence folds to
 //	events:{sandbox id}          sequence   -> SandboxEvent; the oldest may have been trimmed
 //	exec-config:{sandbox id}     exec id    -> CreateExecRequest, as it was accepted
-//	exec-requests:{sandbox id}   exec id    -> journal.RequestMark, where the exec carried one
+//	exec-requests:{sandbox id}   exec id    -> journal.IdempotencyKey, where the exec carried one
 //	exec-cancels:{sandbox id}    exec id    -> int64, when a cancel was accepted; gone once the exec ended
 //	exec-ends                    exec id    -> journal.ExecEnd: where which log tells the end of the exec
 //	trimmed-execs                sandbox id, "/", exec id -> nothing: execs of which only files may be left

@@ -144,11 +144,11 @@ func readMark(marks *bbolt.Bucket, id []byte) string {
 	if marks == nil {
 		return ""
 	}
-	mark := &journalv1.RequestMark{}
-	if err := proto.Unmarshal(marks.Get(id), mark); err != nil {
+	key := &journalv1.IdempotencyKey{}
+	if err := proto.Unmarshal(marks.Get(id), key); err != nil {
 		return ""
 	}
-	return mark.RequestId
+	return key.RequestId
 }
 
 // ExecOwner returns the sandbox of an exec that runs or has ended, and ErrNoExec when there is none, or its history is gone.

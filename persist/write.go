@@ -183,8 +183,8 @@ func (e Entry) put(tx *bbolt.Tx) error {
 			return err
 		}
 		if e.RequestID != "" {
-			mark := &journalv1.RequestMark{RequestId: e.RequestID}
-			if err := putMessage(tx.Bucket(marks), []byte(e.SandboxID), mark); err != nil {
+			key := &journalv1.IdempotencyKey{RequestId: e.RequestID}
+			if err := putMessage(tx.Bucket(marks), []byte(e.SandboxID), key); err != nil {
 				return err
 			}
 		}
@@ -217,7 +217,7 @@ func (e Entry) putExec(tx *bbolt.Tx) error {
 		if err != nil {
 			return err
 		}
-		if err := putMessage(marks, id, &journalv1.RequestMark{RequestId: e.RequestID}); err != nil {
+		if err := putMessage(marks, id, &journalv1.IdempotencyKey{RequestId: e.RequestID}); err != nil {
 			return err
 		}
 	}

@@ -513,28 +513,28 @@ func (x *ExecEnd) GetSequence() uint64 {
 	return 0
 }
 
-// RequestMark is the agbox-request-id that a create or an exec was first asked for with.
-type RequestMark struct {
+// IdempotencyKey is the agbox-request-id that a create or an exec was first asked for with.
+type IdempotencyKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RequestMark) Reset() {
-	*x = RequestMark{}
+func (x *IdempotencyKey) Reset() {
+	*x = IdempotencyKey{}
 	mi := &file_agbox_journal_v1_journal_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RequestMark) String() string {
+func (x *IdempotencyKey) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RequestMark) ProtoMessage() {}
+func (*IdempotencyKey) ProtoMessage() {}
 
-func (x *RequestMark) ProtoReflect() protoreflect.Message {
+func (x *IdempotencyKey) ProtoReflect() protoreflect.Message {
 	mi := &file_agbox_journal_v1_journal_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -546,12 +546,12 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
-func (*RequestMark) Descriptor() ([]byte, []int) {
+// Deprecated: Use IdempotencyKey.ProtoReflect.Descriptor instead.
+func (*IdempotencyKey) Descriptor() ([]byte, []int) {
 	return file_agbox_journal_v1_journal_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *RequestMark) GetRequestId() string {
+func (x *IdempotencyKey) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
 	}
@@ -612,8 +612,8 @@ const file_agbox_journal_v1_journal_proto_rawDesc = "" +
 	"\aExecEnd\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\",\n" +
-	"\vRequestMark\x12\x1d\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"/\n" +
+	"\x0eIdempotencyKey\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId*\xcc\x01\n" +
 	"\tOperation\x12\x12\n" +
@@ -652,7 +652,7 @@ var file_agbox_journal_v1_journal_proto_goTypes = []any{
 	(*State)(nil),                 // 2: agbox.journal.v1.State
 	(*PendingSnapshot)(nil),       // 3: agbox.journal.v1.PendingSnapshot
 	(*ExecEnd)(nil),               // 4: agbox.journal.v1.ExecEnd
-	(*RequestMark)(nil),           // 5: agbox.journal.v1.RequestMark
+	(*IdempotencyKey)(nil),        // 5: agbox.journal.v1.IdempotencyKey
 	nil,                           // 6: agbox.journal.v1.State.RunningEntry
 	nil,                           // 7: agbox.journal.v1.State.ServicesEntry
 	nil,                           // 8: agbox.journal.v1.State.SnapshotsEntry
