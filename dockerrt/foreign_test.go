@@ -120,7 +120,7 @@ func TestRemoveSparesOthers(t *testing.T) {
 		t.Errorf("the foreign network: %v", err)
 	}
 	// Nor does a create that comes over them anyway, as when they were made since the daemon looked.
-	creating, cancel := context.WithTimeout(ctx, 20*time.Second)
+	creating, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if _, err := d.Create(creating, id, "1", &agboxv1.CreateSpec{Image: image}, ignore); err == nil || creating.Err() != nil {
 		t.Errorf("a create over foreign names must be refused, and at once: %v", err)

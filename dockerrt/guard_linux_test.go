@@ -204,7 +204,7 @@ func TestRulesFollowWhatExists(t *testing.T) {
 	destroy(t, tables(t, dir))
 	select {
 	case <-altered: // without anybody asking
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nobody says that the rules were deleted")
 	}
 	if isolated, problem := d.Isolated(); !isolated {

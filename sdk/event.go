@@ -40,6 +40,9 @@ const (
 	EventSandboxRestarting       EventType = "SANDBOX_RESTARTING"
 	EventSandboxDetached         EventType = "SANDBOX_DETACHED"
 	EventSandboxLinkLost         EventType = "SANDBOX_LINK_LOST"
+	EventSnapshotRequested       EventType = "SANDBOX_SNAPSHOT_REQUESTED"
+	EventSnapshotMade            EventType = "SANDBOX_SNAPSHOT_MADE"
+	EventSnapshotFailed          EventType = "SANDBOX_SNAPSHOT_FAILED"
 )
 
 // Event is one entry in the history of a sandbox. What does not belong to its Type is zero.
@@ -66,6 +69,9 @@ type Event struct {
 	RestartAt time.Time
 
 	Service string // name of the service concerned
+
+	SnapshotID string // of the snapshot concerned
+	ForkID     string // of the sandbox that it is made for, if it is a fork's
 
 	// Of an exec, but for the first two also of EventCommandEnded.
 	ExecID    string
@@ -170,7 +176,7 @@ func (s *Subscription) Close() {
 }
 
 func eventOf(p *agboxv1.SandboxEvent) Event {
-	phase, exec, service, command := p.GetSandboxPhase(), p.GetExec(), p.GetService(), p.GetCommand()
+	phase, exec, service, command, snapshot := p.GetSandboxPhase(), p.GetExec(), p.GetService(), p.GetCommand(), p.GetSnapshotDetails()
 	event := Event{
 		ID:        p.GetEventId(),
 		Sequence:  p.GetSequence(),
@@ -189,17 +195,18 @@ func eventOf(p *agboxv1.SandboxEvent) Event {
 		Restarts:     phase.GetRestarts(),
 		RestartAt:    timeOf(phase.GetRestartAt()),
 		Service:      service.GetServiceName(),
-		ExecID:       exec.GetExecId(),
-		ExecState:    execStateOf(exec.GetExecState()),
-		ExitCode:     int(exec.GetExitCode()),
-		Signal:       int(exec.GetSignal()),
-		TimedOut:     exec.GetResources().GetTimedOut(),
-		OOM:          exec.GetResources().GetOom(),
-		StartedAt:    timeOf(exec.GetStartedAt()),
-		EndedAt:      timeOf(exec.GetEndedAt()),
+		SnapshotID:   snapshot.GetSnapshotId(), ForkID: snapshot.GetForkId(),
+		ExecID:    exec.GetExecId(),
+		ExecState: execStateOf(exec.GetExecState()),
+		ExitCode:  int(exec.GetExitCode()),
+		Signal:    int(exec.GetSignal()),
+		TimedOut:  exec.GetResources().GetTimedOut(),
+		OOM:       exec.GetResources().GetOom(),
+		StartedAt: timeOf(exec.GetStartedAt()),
+		EndedAt:   timeOf(exec.GetEndedAt()),
 		// Only one of these is set.
-		ErrorCode:    phase.GetErrorCode() + exec.GetErrorCode() + service.GetErrorCode() + command.GetErrorCode(),
-		ErrorMessage: phase.GetErrorMessage() + exec.GetErrorMessage() + service.GetErrorMessage() + command.GetErrorMessage(),
+		ErrorCode:    phase.GetErrorCode() + exec.GetErrorCode() + service.GetErrorCode() + command.GetErrorCode() + snapshot.GetErrorCode(),
+		ErrorMessage: phase.GetErrorMessage() + exec.GetErrorMessage() + service.GetErrorMessage() + command.GetErrorMessage() + snapshot.GetErrorMessage(),
 	}
 	if command != nil {
 		event.ExitCode, event.Signal = int(command.ExitCode), int(command.Signal)

@@ -80,3 +80,21 @@ func TestSubscribeChanEnds(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestSnapshotEvents: the log of a sandbox tells which snapshot was made of it.
+func TestSnapshotEvents(t *testing.T) {
+	c, _, _ := start(t)
+	box := ready(t, c)
+	made, err := c.Snapshot(t.Context(), box.ID, sdk.SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for e, err := range c.Subscribe(t.Context(), box.ID, sdk.FromSequence(box.LastEventSequence)) {
+		if err != nil || e.SnapshotID != made.ID || e.Type != sdk.EventSnapshotRequested && e.Type != sdk.EventSnapshotMade {
+			t.Errorf("got %+v, %v, want the snapshot %s", e, err, made.ID)
+		}
+		if err != nil || e.Type != sdk.EventSnapshotRequested {
+			break
+		}
+	}
+}

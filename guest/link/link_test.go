@@ -38,7 +38,7 @@ func dial(t *testing.T, path string) *peer {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
 	check(t, err)
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(30 * time.Second))
+	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	return &peer{T: t, conn: conn}
 }
 
@@ -125,7 +125,7 @@ func open(t *testing.T, h protocol.Hello) (*link.Link, string, *peer) {
 }
 
 func limit(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -163,7 +163,7 @@ func (b *box) start(args ...string) *box {
 
 // context ends when something hangs.
 func (b *box) context() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	b.Cleanup(cancel)
 	return ctx
 }
@@ -263,7 +263,7 @@ func (b *box) beginSpec(s link.ExecSpec) *background {
 		r.Close()
 		w.Close()
 	})
-	r.SetReadDeadline(time.Now().Add(30 * time.Second))
+	r.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	if line := bg.line(); line != "ready" {
 		b.Fatalf("first line is %q, not ready", line)
 	}
@@ -301,7 +301,7 @@ func (bg *background) wait() protocol.Result {
 	bg.Helper()
 	select {
 	case <-bg.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		bg.Fatal("no result")
 	}
 	bg.check(bg.err)
@@ -332,7 +332,7 @@ func (b *box) ended() int {
 	b.Helper()
 	select {
 	case <-b.gone:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		b.Fatal("init does not end")
 	}
 	return b.cmd.ProcessState.ExitCode()

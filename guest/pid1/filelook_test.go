@@ -35,7 +35,7 @@ func TestWatchWithoutInotify(t *testing.T) {
 	}
 	defer cmd.Wait()
 	to.Close()
-	from.SetReadDeadline(time.Now().Add(30 * time.Second))
+	from.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	records := bufio.NewReader(from)
 	expect := func(want ...string) {
 		t.Helper()

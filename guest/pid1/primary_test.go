@@ -262,11 +262,11 @@ func (b *box) greeting() map[string]protocol.Result {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: b.address(), Net: "unix"})
 	b.check(err)
 	defer listener.Close()
-	b.check(listener.SetDeadline(time.Now().Add(30 * time.Second)))
+	b.check(listener.SetDeadline(time.Now().Add(2 * time.Minute)))
 	conn, err := listener.Accept()
 	b.check(err)
 	defer conn.Close()
-	b.check(conn.SetDeadline(time.Now().Add(30 * time.Second)))
+	b.check(conn.SetDeadline(time.Now().Add(2 * time.Minute)))
 	var decoder protocol.Decoder
 	results, all := map[string]protocol.Result{}, -1
 	for buf := make([]byte, 4096); len(results) != all; {

@@ -250,4 +250,4 @@ func (d *Daemon) End() {
 }
 
 // startTime bounds how long a daemon takes until it is ready.
-const startTime = 30 * time.Second
+const startTime = 2 * time.Minute

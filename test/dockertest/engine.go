@@ -17,7 +17,7 @@ import (
 )
 
 // answerTime bounds one engine's first answer.
-const answerTime = 10 * time.Second
+const answerTime = time.Minute
 
 // Engine returns a client of the engine at DOCKER_HOST, or of Docker's default socket, with the API version
 // negotiated; it is closed when t ends. Without an engine that answers, t is skipped with one line that says
@@ -32,8 +32,8 @@ func Engine(t testing.TB) *client.Client {
 	return cli
 }
 
-// Connect is Engine for programs: the caller closes the client. An engine that does not answer within ten
-// seconds is an error.
+// Connect is Engine for programs: the caller closes the client. An engine that does not answer within a
+// minute is an error.
 func Connect(ctx context.Context) (*client.Client, error) {
 	cli, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {

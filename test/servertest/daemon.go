@@ -277,7 +277,7 @@ func (d *Daemon) Await(sandboxID string, kind agboxv1.EventType) []*agboxv1.Sand
 // AwaitMatch returns the events after from, up to the first that done accepts.
 func (d *Daemon) AwaitMatch(sandboxID string, from uint64, done func(*agboxv1.SandboxEvent) bool) []*agboxv1.SandboxEvent {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	stream, err := d.SubscribeSandboxEvents(ctx, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: sandboxID, FromSequence: from})
 	if err != nil {

@@ -25,7 +25,7 @@ type probe struct {
 // closed. Patience is for what must answer.
 const (
 	silence  = 250 * time.Millisecond
-	patience = 20 * time.Second
+	patience = time.Minute
 )
 
 // dial connects and hears an echo.

@@ -28,7 +28,7 @@ const (
 // An engine finishes what a dead daemon had asked it for, also after the next one has removed the sandbox. The daemon
 // removes that as soon as it appears, and has this long for it.
 const (
-	lateTime = 5 * time.Second
+	lateTime = time.Minute
 	lateLook = 100 * time.Millisecond
 )
 

@@ -55,7 +55,7 @@ func TestUploadRaced(t *testing.T) {
 	for range 5000 {
 		entries = append(entries, servertest.File("raced", "x", 0o600))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if _, err := d.UploadFiles(ctx, &agboxv1.UploadFilesStart{SandboxId: id, Path: "/in"}, bytes.NewReader(servertest.Archive(t, entries...))); err != nil {
 		t.Error(err)
