@@ -81,8 +81,3 @@ func (d *daemon) networksReady(ctx context.Context) error {
 	}
 }
 
-// warm creates sandboxes that were made ahead.
-func (b *Bench) warm(ctx context.Context) ([]figure.Row, error) {
-	row := figure.Row{Key: "warm-create", Name: "create → READY, warm", Absent: "this daemon makes no sandboxes ahead"}
-	return []figure.Row{row}, nil
-}
