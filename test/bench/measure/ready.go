@@ -80,4 +80,3 @@ func (d *daemon) networksReady(ctx context.Context) error {
 		}
 	}
 }
-
