@@ -111,9 +111,9 @@ var published = []struct {
 // Table is for a terminal, and beside the others.
 func (f *First) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\ncreate → end of the first echo, in ms%16s%10s%10s\n", f.Machine, "median", "p95", "p99")
+	fmt.Fprintf(&b, "%s\n\ncreate → end of the first echo, in ms%26s%10s%10s\n", f.Machine, "median", "p95", "p99")
 	for _, series := range f.Series {
-		fmt.Fprintf(&b, "%-36s", "agboxd, "+series.Name)
+		fmt.Fprintf(&b, "%-46s", "agboxd, "+series.Name)
 		for i, p := range []float64{50, 95, 99} {
 			fmt.Fprintf(&b, "%*s", []int{17, 10, 10}[i], figure.Number(figure.MS(figure.Percentile(series.Times, p))))
 		}

@@ -2,9 +2,12 @@ package measure
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
 
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/test/bench/figure"
@@ -105,8 +108,12 @@ func (d *daemon) poolReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		full := len(info.Pool) > 0
-		for _, class := range info.Pool {
+		classes, err := poolOf(info)
+		if err != nil {
+			return err
+		}
+		full := len(classes) > 0
+		for _, class := range classes {
 			if class.Problem != "" {
 				return fmt.Errorf("the pool makes no sandboxes of %s: %s", class.Image, class.Problem)
 			}
@@ -118,9 +125,27 @@ func (d *daemon) poolReady(ctx context.Context) error {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("the pool is not full: %v: %w", info.Pool, ctx.Err())
+			return fmt.Errorf("the pool is not full: %+v: %w", classes, ctx.Err())
 		}
 	}
+}
+
+// class is what a daemon says of a kind of sandboxes that it keeps ready.
+type class struct {
+	Image       string
+	Size, Ready int
+	Problem     string
+}
+
+// poolOf reads it as JSON, in which a wire without pools has none.
+func poolOf(info *agboxv1.InfoResponse) ([]class, error) {
+	data, err := protojson.Marshal(info)
+	if err != nil {
+		return nil, err
+	}
+	var said struct{ Pool []class }
+	err = json.Unmarshal(data, &said)
+	return said.Pool, err
 }
 
 func (d *daemon) delete(ctx context.Context, id string) error {
