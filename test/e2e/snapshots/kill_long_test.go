@@ -3,6 +3,7 @@
 package snapshots_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,6 +112,9 @@ func TestLongKilledInASnapshot(t *testing.T) {
 			want = 1
 		}
 		awaitImages(ctx, t, engine, id, want)
+		if end := snapshotEnd(ctx, t, c, id, fmt.Sprintf("-%d", n)); (end.ErrorCode == "") != tt.whole || !tt.whole && end.ErrorCode != "SNAPSHOT_INTERRUPTED" {
+			t.Errorf("%s %v: the log tells of its end %v", tt.calls, tt.phase, end)
+		}
 		list, err := c.ListSnapshots(ctx, &agboxv1.ListSnapshotsRequest{})
 		if err != nil || len(list.Snapshots) != want {
 			t.Errorf("%s %v: then there are %v, %v", tt.calls, tt.phase, list, err)
@@ -138,6 +142,27 @@ func TestLongKilledInASnapshot(t *testing.T) {
 	deleteAndWait(ctx, t, c, id+"-fork-4")
 	deleteAndWait(ctx, t, c, id)
 	awaitImages(ctx, t, engine, id, 0)
+}
+
+// snapshotEnd returns what the sandbox's log tells of the end of the snapshot, or fork, whose id ends so.
+func snapshotEnd(ctx context.Context, t *testing.T, c *raw.Client, id, suffix string) *agboxv1.SnapshotEventDetails {
+	t.Helper()
+	stream, err := c.SubscribeSandboxEvents(ctx, &agboxv1.SubscribeSandboxEventsRequest{SandboxId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for {
+		event, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		details := event.GetSnapshotDetails()
+		ended := details != nil && event.EventType != agboxv1.EventType_SANDBOX_SNAPSHOT_REQUESTED
+		if ended && strings.HasSuffix(cmp.Or(details.ForkId, details.SnapshotId), suffix) {
+			return details
+		}
+	}
 }
 
 func deleteAndWait(ctx context.Context, t *testing.T, c *raw.Client, id string) {
