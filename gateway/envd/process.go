@@ -156,7 +156,7 @@ func (h *Handler) carry(ctx context.Context, b *box, start *agboxv1.AttachExecSt
 				return h.broken(ctx, b, m.err)
 			}
 			quiet.Reset(interval)
-			if over, err := a.handle(m.message); over || err != nil {
+			if over, err := a.handle(ctx, m.message); over || err != nil {
 				return err
 			}
 		case <-quiet.C:
@@ -186,7 +186,7 @@ func (h *Handler) broken(ctx context.Context, b *box, err error) error {
 	panic(http.ErrAbortHandler)
 }
 
-func (a *attached) handle(message *agboxv1.AttachExecResponse) (over bool, err error) {
+func (a *attached) handle(ctx context.Context, message *agboxv1.AttachExecResponse) (over bool, err error) {
 	switch m := message.Message.(type) {
 	case *agboxv1.AttachExecResponse_Attached:
 		a.terminal = m.Attached.Tty
@@ -204,9 +204,21 @@ func (a *attached) handle(message *agboxv1.AttachExecResponse) (over bool, err e
 	case *agboxv1.AttachExecResponse_Stderr:
 		return false, a.data(len(m.Stderr.Data), &process.ProcessEvent_DataEvent{Output: &process.ProcessEvent_DataEvent_Stderr{Stderr: m.Stderr.Data}})
 	case *agboxv1.AttachExecResponse_Ended:
+		if a.torn(ctx, m.Ended) {
+			panic(http.ErrAbortHandler)
+		}
 		return true, a.end(m.Ended)
 	}
 	return false, nil
+}
+
+// torn reports whether a command ended because its sandbox did, which is no end that a client is told.
+func (a *attached) torn(ctx context.Context, exec *agboxv1.ExecStatus) bool {
+	if exec.State != agboxv1.ExecState_EXEC_STATE_CANCELLED && exec.Signal == 0 {
+		return false
+	}
+	resp, err := a.b.client.GetSandbox(ctx, &agboxv1.GetSandboxRequest{SandboxId: a.b.id})
+	return err == nil && !usable(resp.GetSandbox().GetState()) || refusalOf(err).reason == "SANDBOX_NOT_FOUND"
 }
 
 // start is told first, and once.

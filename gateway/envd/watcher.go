@@ -20,7 +20,7 @@ const (
 	// maxQueue bounds the events that one keeps.
 	maxQueue = 10_000
 	// seen is how long an upload waits for the watchers of its directory to see it.
-	seen = time.Second
+	seen = 10 * time.Second
 )
 
 var errWatchers = errors.New("too many watchers: remove one first")
