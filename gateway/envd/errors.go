@@ -17,8 +17,6 @@ import (
 var (
 	errUnknownRPC    = errors.New("there is no such call: docs/e2b.md says which there are")
 	errAuthorization = errors.New("the header Authorization is none that names a user: send Basic with \"user:\" in base64")
-	// errGone ends what is open when the sandbox stops to run.
-	errGone = errors.New("envd: the sandbox does not run any more")
 )
 
 func refuse(status int, format string, args ...any) *problem {

@@ -104,12 +104,11 @@ func fromHome(dir string) (string, error) {
 
 // attached is one command as a client of the wire follows it.
 type attached struct {
-	b       *box
-	send    func(*process.ProcessEvent) error
-	started bool
-	terminal,
-	begun bool // what is sent is no error any more
-	early []*process.ProcessEvent // output from before the start was told
+	b        *box
+	send     func(*process.ProcessEvent) error
+	started  bool
+	terminal bool
+	early    []*process.ProcessEvent // output from before the start was told
 }
 
 // carry sends a command's events until its end.
