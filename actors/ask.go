@@ -21,6 +21,8 @@ type request struct {
 	// requestID marks create and exec as one that may be asked again.
 	requestID string
 	capture   *capture // with lifecycle.Snapshot
+	// place is what create takes, "" for none.
+	place string
 
 	answer   chan answer // one slot
 	answered atomic.Bool
@@ -46,7 +48,7 @@ func (r *request) reply(a answer) {
 
 // step is the request on its way into the log.
 func (r *request) step() *step {
-	st := &step{command: r.command, create: r.create, exec: r.exec, requestID: r.requestID, capture: r.capture}
+	st := &step{command: r.command, create: r.create, exec: r.exec, requestID: r.requestID, capture: r.capture, place: r.place}
 	st.done = func(err error) {
 		a := answer{st.after, st.after.GetSequence(), err}
 		if err == nil && len(st.events) > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/pool"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
@@ -20,9 +21,16 @@ type entry struct {
 	id        string
 	spec      *agboxv1.CreateSpec
 	requestID string
-	pid       *actor.PID
-	lease     users
-	traffic   users
+	// place is that of the sandbox made ahead which this one took, "" for none; taken is that until it is settled, and miss why there is
+	// none.
+	place string
+	taken *pool.Taken
+	miss  string
+	// madeFrom is the snapshot that it is made from, "" for none: nothing is made ahead of that, which would keep it from being deleted.
+	madeFrom string
+	pid      *actor.PID
+	lease    users
+	traffic  users
 	// quarantine is why the sandbox was given up, nil while it is not.
 	quarantine atomic.Pointer[string]
 	// operation is the work that runs, nil when none does. It is the actor's: an incarnation finds that of the one before.

@@ -133,6 +133,7 @@ func (s *System) operate(ctx context.Context, e *entry, life string, ended *life
 	ctx = runtime.WithTurn(ctx, s.turn(e, ended.Operation))
 	switch ended.Operation {
 	case lifecycle.Creating:
+		ctx = runtime.WithMiss(ctx, e.miss)
 		started, err = s.runtime.Create(ctx, e.id, life, e.spec, report)
 	case lifecycle.Resuming:
 		started, err = s.runtime.Resume(ctx, e.id, life, e.spec, report)

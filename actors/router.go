@@ -27,6 +27,9 @@ func (r *router) Receive(c actor.Context) {
 
 // Ended implements runtime.Watcher.
 func (r *router) Ended(sandboxID string) {
+	if r.system.lostWarm(sandboxID, "it ended") {
+		return
+	}
 	if e, found := r.system.registry.get(sandboxID); found && e.pid != nil {
 		r.system.actors.Root.Send(e.pid, &containerEnded{})
 	}
@@ -34,6 +37,9 @@ func (r *router) Ended(sandboxID string) {
 
 // LinkLost implements runtime.Watcher.
 func (r *router) LinkLost(sandboxID, why string) {
+	if r.system.lostWarm(sandboxID, why) {
+		return
+	}
 	if e, found := r.system.registry.get(sandboxID); found && e.pid != nil {
 		r.system.actors.Root.Send(e.pid, &linkLost{why})
 	}
@@ -53,6 +59,9 @@ func (r *router) Appeared(sandboxID string) {
 	}
 }
 
+// ImagesChanged implements runtime.Watcher.
+func (r *router) ImagesChanged() { r.system.pool.ImagesChanged() }
+
 // Missed implements runtime.Watcher. Every sandbox looks at its containers: no list of the engine's says that they live, since it
 // may be behind the end of one of which nothing will be told any more.
 func (r *router) Missed() {
@@ -60,5 +69,6 @@ func (r *router) Missed() {
 	for _, e := range r.system.registry.all() {
 		r.Ended(e.id)
 	}
+	r.system.pool.Missed()
 	r.system.send(nameReconciler, &reconcile{})
 }

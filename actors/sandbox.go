@@ -145,6 +145,8 @@ func (s *sandbox) Receive(c actor.Context) {
 		s.act(c)
 	case *alarm:
 		s.ring(c, m)
+	case *occupied:
+		s.unoccupied(c, m)
 	case *presenceChanged:
 		s.act(c)
 	}
@@ -163,6 +165,7 @@ func (s *sandbox) started(c actor.Context) {
 		s.entry.operation = nil
 	}
 	s.catchUp()
+	s.occupy(c)
 	if oldest, _, err := s.system.db.Bounds(s.entry.id); err == nil {
 		s.trimmed = oldest - 1
 	}

@@ -58,6 +58,7 @@ func (s *System) Shutdown(ctx context.Context) {
 	s.once.Do(func() {
 		s.closing.Store(true)
 		s.KeepLeases()
+		s.pool.Stop(ctx)
 		s.applyPolicy(ctx)
 		s.settle(ctx)
 		s.abandon()

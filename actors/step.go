@@ -31,6 +31,8 @@ type step struct {
 	// requestID marks create or exec.
 	requestID string
 	capture   *capture
+	// place is what create takes.
+	place string
 	// done is told what became of it: nil once it is durable and acted on, a *lifecycle.Refusal, or an error of
 	// the log. May be nil.
 	done func(error)
@@ -173,7 +175,7 @@ func (s *sandbox) decide(st *step, state lifecycle.State) {
 	st.after = lifecycle.Fold(state, st.events...)
 	st.entry = persist.Entry{
 		SandboxID: state.SandboxID, After: state.Sequence, Events: st.events, At: now,
-		Create: st.create, StartExec: st.exec, RequestID: st.requestID, CancelExec: cancel.ExecID,
+		Create: st.create, StartExec: st.exec, RequestID: st.requestID, Place: st.place, CancelExec: cancel.ExecID,
 	}
 	if trimTo := s.surplus(st.after.Sequence); trimTo > 0 || state.Sequence/checkpointEvery != st.after.Sequence/checkpointEvery {
 		st.entry.Checkpoint, st.entry.TrimTo = st.after.State, trimTo
@@ -215,8 +217,13 @@ func (s *sandbox) apply(c actor.Context, st *step) {
 			if s.execs[runtime.CommandID] != nil {
 				s.endExec(c, runtime.CommandID)
 			}
+			if event.EventType == agboxv1.EventType_SANDBOX_DELETED && s.entry.place != "" {
+				s.system.runtime.Release(s.entry.id, s.entry.place)
+			}
 		case agboxv1.EventType_SANDBOX_SNAPSHOT_MADE, agboxv1.EventType_SANDBOX_SNAPSHOT_FAILED:
 			s.captured(event.GetSnapshotDetails())
+		case agboxv1.EventType_SANDBOX_ACCEPTED:
+			s.occupy(c)
 		case agboxv1.EventType_SANDBOX_READY:
 			s.runCommand(c)
 		case agboxv1.EventType_SANDBOX_RECOVERED:

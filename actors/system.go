@@ -10,7 +10,6 @@
 package actors
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,9 +22,9 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/agbox-dev/agbox/actors/lifecycle"
+	"github.com/agbox-dev/agbox/actors/pool"
 	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -46,6 +45,8 @@ type Config struct {
 	// OwnerLabel is the label that names whose a sandbox is; owners take turns at the engine. Sandboxes without it have all that
 	// have the same labels for one owner.
 	OwnerLabel string
+	// Pool says what is made ahead.
+	Pool pool.Config
 	// OnShutdown is what becomes of sandboxes when the daemon ends.
 	OnShutdown ShutdownPolicy
 	// Adopt takes sandboxes in that the runtime has and the database does not know, before anything else is done. Forget,
@@ -66,6 +67,7 @@ type System struct {
 	now      func() time.Time
 	actors   *actor.ActorSystem
 	registry registry
+	pool     *pool.Pool
 	tokens   atomic.Uint64
 
 	// working ends when the daemon no longer waits for its goroutines, which work counts.
@@ -102,6 +104,7 @@ func Start(config Config, db *persist.DB, runtime runtime.Runtime, log *slog.Log
 	}
 	s.working, s.abandon = context.WithCancel(context.Background())
 	s.registry.entries, s.registry.claims, s.registry.withdrawn = map[string]*entry{}, map[string]claim{}, map[string]chan struct{}{}
+	s.pool = s.newPool()
 	s.actors = actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return log }))
 	since := time.Now()
 	if err := s.spawn(since); err != nil {
@@ -135,6 +138,7 @@ func (s *System) spawn(since time.Time) error {
 		}
 	}
 	s.send(nameReconciler, &reconcile{})
+	s.pool.Start()
 	return nil
 }
 
@@ -159,7 +163,10 @@ func (s *System) recover() error {
 	var live []*entry
 	for _, record := range sandboxes {
 		e := newEntry(record.ID, record.Spec)
-		e.requestID = record.RequestID
+		e.requestID, e.place = record.RequestID, record.Place
+		if e.place != "" {
+			s.runtime.Reserve(e.id, e.place)
+		}
 		s.registry.add(e)
 		if record.DeletedAt.IsZero() { // nothing can happen to others: readers fold their logs when they ask
 			live = append(live, e)
@@ -197,94 +204,6 @@ func (s *System) adopt(e *entry) {
 	done := make(chan struct{})
 	s.send(nameSupervisor, &adopt{e, done})
 	<-done
-}
-
-// Create accepts a sandbox. The spec must be valid and complete, and is kept. It fails with ErrSandboxIDTaken,
-// runtime.ErrConflict, or an error of persist; then nothing was created. A caller who does not know what became of an
-// earlier try repeats it with a requestID: then the same id and spec are that try, and no error.
-func (s *System) Create(ctx context.Context, id string, spec *agboxv1.CreateSpec, requestID string) (View, error) {
-	return s.create(ctx, id, spec, origin{requestID: requestID})
-}
-
-func (s *System) create(ctx context.Context, id string, spec *agboxv1.CreateSpec, from origin) (View, error) {
-	if s.closing.Load() {
-		return View{}, ErrShuttingDown
-	}
-	earlier, release, err := s.registry.claim(ctx, id, spec, s.config.MaxSandboxes)
-	if err != nil {
-		return View{}, err
-	}
-	if earlier != nil {
-		return s.repeated(ctx, earlier, spec, from.requestID)
-	}
-	if err := s.usable(ctx, id, spec, from); err != nil {
-		release()
-		return View{}, err
-	}
-	e := newEntry(id, spec)
-	e.requestID = from.requestID
-	e.state.Store(new(lifecycle.New(id, nil)))
-	s.adopt(e)
-	s.registry.add(e)
-	r := newRequest(lifecycle.Create{Lazy: spec.GetLazy(), ForkedFrom: from.forkedFrom})
-	r.create, r.requestID = spec, from.requestID
-	a := s.ask(ctx, e, r)
-	if ctx.Err() != nil && errors.Is(a.err, context.Cause(ctx)) { // nobody waits any more, and it may come to nothing yet
-		s.work.Go(func() {
-			defer release()
-			select {
-			case late := <-r.answer:
-				_ = s.undoCreate(e, late.err)
-			case <-s.working.Done():
-			}
-		})
-		return View{}, a.err
-	}
-	defer release()
-	if err := s.undoCreate(e, a.err); err != nil {
-		return View{}, err
-	}
-	return s.view(e, a.state), nil
-}
-
-// undoCreate leaves nothing of a create that failed. It returns err for the caller.
-func (s *System) undoCreate(e *entry, err error) error {
-	if err == nil || errors.Is(err, runtime.ErrOutcomeUnknown) && !s.neverRecorded(e.id, err) {
-		return err
-	}
-	s.discard(e)
-	if errors.Is(err, persist.ErrSandboxIDTaken) {
-		return fmt.Errorf("%w: %s", ErrSandboxIDTaken, e.id)
-	}
-	return err
-}
-
-// neverRecorded reports whether a create whose actor crashed left no trace, so that its id is free again.
-func (s *System) neverRecorded(id string, err error) bool {
-	if !errors.Is(err, errCrashed) {
-		return false
-	}
-	_, _, missing := s.db.Bounds(id)
-	return errors.Is(missing, persist.ErrNoSandbox)
-}
-
-// repeated answers a create whose id is in use: with the sandbox when this is the request that made it.
-func (s *System) repeated(ctx context.Context, e *entry, spec *agboxv1.CreateSpec, requestID string) (View, error) {
-	taken := fmt.Errorf("%w: %s", ErrSandboxIDTaken, e.id)
-	if !sameKey(e.requestID, requestID) || !proto.Equal(e.spec, spec) {
-		return View{}, taken
-	}
-	// What became of the first try may not be known: its sandbox answers after it.
-	if err := s.request(ctx, e, newRequest(lifecycle.Create{})).err; !errors.Is(err, lifecycle.ErrAlreadyExists) {
-		return View{}, cmp.Or(err, taken)
-	}
-	return s.Sandbox(e.id)
-}
-
-// sameKey reports whether a request with the idempotency key again can be the one with first. One without a key can be repeated
-// with any.
-func sameKey(first, again string) bool {
-	return again != "" && (first == "" || first == again)
 }
 
 // discard ends an actor whose sandbox never came to be.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
@@ -91,11 +92,13 @@ type Docker struct {
 	mounts    *mount.Mounts
 	snapshots *snapshot.Store
 	images    *image.Store
+	names     *image.Names
 	links     *links.Links
 	oplogs    *oplog.Logs
 	queue     *queue.Queue
 	noQuiet   func()
-	relays    bool // what is made is for host.TransportEngine
+	taking    sync.WaitGroup // what goes on after Occupy
+	relays    bool           // what is made is for host.TransportEngine
 }
 
 var _ interface {
@@ -116,7 +119,7 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 	d := &Docker{
 		config: config, api: api, log: log, layout: layout.Layout{Root: filepath.Clean(config.DataDir)},
 		queue:  queue.New(config.CreateConcurrency),
-		images: image.New(api.Client, "", log),
+		images: image.New(api.Client, "", log), names: image.NewNames(api.Client, log),
 	}
 	d.oplogs = oplog.New(d.layout.Oplogs(), log)
 	d.links = links.New(api, links.Config{Layout: d.layout, InitPath: config.InitPath, Patience: config.LinkPatience, DiskHeadroom: config.DiskHeadroom}, d.oplogs, log)
@@ -141,6 +144,13 @@ func (d *Docker) connect(ctx context.Context) error {
 		return err
 	}
 	d.relays = facts.Relays
+	tenants, err := d.layout.Tenants()
+	if err != nil {
+		return err
+	}
+	for place, sandboxID := range tenants { // also of those that the database has lost
+		d.api.Reserve(sandboxID, place)
+	}
 	for _, dir := range []string{d.layout.Oplogs(), filepath.Join(d.layout.Root, mount.Layers)} {
 		if err := layout.MakeParent(dir); err != nil {
 			return err
@@ -175,7 +185,7 @@ func (d *Docker) connect(ctx context.Context) error {
 	d.snapshots = snapshot.New(d.api, snapshot.Config{Dir: d.layout.Snapshots(), MaxSize: d.config.MaxSnapshot, DiskHeadroom: d.config.DiskHeadroom,
 		EngineRoot: facts.Root, Freeze: d.Freeze, Thaw: d.ThawClocks}, d.log)
 	d.Observer = observe.New(observe.Rooms{Engine: d.api, Containers: d.Containers, Networks: d.networks, Mounts: d.mounts, Snapshots: d.snapshots,
-		Links: d.links, Execs: d.Execs, Oplogs: d.oplogs}, d.layout, d.config.LinkPatience, d.log)
+		Links: d.links, Execs: d.Execs, Oplogs: d.oplogs, Names: d.names}, d.layout, d.config.LinkPatience, d.log)
 	return nil
 }
 
@@ -225,7 +235,9 @@ func (d *Docker) Close() error {
 	d.api.Abort()
 	d.snapshots.Close()
 	d.images.Close()
+	d.names.Close()
 	d.links.Close()
+	d.taking.Wait()
 	return errors.Join(d.networks.Close(), d.api.Close())
 }
 

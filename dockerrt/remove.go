@@ -46,6 +46,11 @@ func (d *Docker) remove(ctx context.Context, sandboxID string) error {
 		return err
 	}
 	d.links.Drop(sandboxID)
+	if place := d.api.Place(sandboxID); place != sandboxID {
+		if err := d.layout.Leave(place); err != nil {
+			return err
+		}
+	}
 	return d.layout.RemoveRun(sandboxID)
 }
 

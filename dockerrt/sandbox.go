@@ -79,6 +79,12 @@ func (d *Docker) Create(ctx context.Context, sandboxID, life string, spec *agbox
 	if err != nil {
 		return runtime.Started{}, err
 	}
+	if d.api.Place(sandboxID) != sandboxID {
+		return d.finish(ctx, sandboxID, life, begun, spec, report)
+	}
+	if why := runtime.Miss(ctx); why != "" {
+		oplog.Printf(ctx, "it is made, and not taken from what was made ahead: %s", why)
+	}
 	var found dockerimage.InspectResponse
 	if !begun {
 		if err := d.mounts.Check(spec, false); err != nil { // before anybody waits for a pull
@@ -184,7 +190,7 @@ func (d *Docker) run(ctx context.Context, sandboxID, life string, begun bool, sp
 	} else if err := start(link); err != nil {
 		return err
 	}
-	err = d.BootPrimary(ctx, sandboxID, link, life, len(spec.Command) > 0)
+	err = d.BootPrimary(ctx, sandboxID, link, life, spec)
 	if begun && err != nil {
 		err = fmt.Errorf("its command may have been started before agboxd ended, and is not run twice: %w", err)
 	}

@@ -63,6 +63,7 @@ func TestSnapshotOfSnapshot(t *testing.T) {
 type missed chan struct{}
 
 func (m missed) Missed()                 { m <- struct{}{} }
+func (m missed) ImagesChanged()          {}
 func (m missed) Ended(string)            {}
 func (m missed) Appeared(string)         {}
 func (m missed) LinkLost(string, string) {}

@@ -8,6 +8,8 @@
 //	sandbox-config               sandbox id -> CreateSpec, as it was accepted
 //	sandbox-deleted-at           sandbox id -> int64, when DELETED was recorded
 //	sandbox-requests             sandbox id -> journal.IdempotencyKey, where the create carried one
+//	sandbox-places               sandbox id -> text, the place made ahead that it took; gone once it is DELETED
+//	places                       place -> sandbox id, the same the other way round
 //	checkpoints                  sandbox id -> journal.State, what the log up to some sequence folds to
 //	events:{sandbox id}          sequence   -> SandboxEvent; the oldest may have been trimmed
 //	exec-config:{sandbox id}     exec id    -> CreateExecRequest, as it was accepted
@@ -37,6 +39,8 @@ var (
 	configs      = []byte("sandbox-config")
 	deletedTimes = []byte("sandbox-deleted-at")
 	marks        = []byte("sandbox-requests")
+	takenPlaces  = []byte("sandbox-places")
+	places       = []byte("places")
 	checkpoints  = []byte("checkpoints")
 	execEnds     = []byte("exec-ends")
 	trimmedExecs = []byte("trimmed-execs")
@@ -52,7 +56,7 @@ func execMarksOf(sandboxID string) []byte   { return []byte("exec-requests:" + s
 func execCancelsOf(sandboxID string) []byte { return []byte("exec-cancels:" + sandboxID) }
 
 func createBuckets(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, marks, checkpoints, execEnds,
+	for _, name := range [][]byte{sandboxIDs, execIDs, configs, deletedTimes, marks, takenPlaces, places, checkpoints, execEnds,
 		trimmedExecs, snapshots, begun, quarantine, identities} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err

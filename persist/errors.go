@@ -24,6 +24,8 @@ var (
 	ErrExecIDTaken    = errors.New("persist: exec id was used before")
 	// ErrSnapshotPending: another sandbox has announced a snapshot with this id that has not ended.
 	ErrSnapshotPending = errors.New("persist: snapshot id is in use")
+	// ErrPlaceTaken: another sandbox took the place.
+	ErrPlaceTaken = errors.New("persist: place is taken")
 	// ErrConflict: the log has moved on since the caller read it; nothing was recorded.
 	ErrConflict = errors.New("persist: sequence conflict")
 

@@ -18,6 +18,7 @@ type Sandbox struct {
 	Spec      *agboxv1.CreateSpec
 	DeletedAt time.Time // zero while it is not DELETED
 	RequestID string    // "" where the create carried none
+	Place     string    // that it took, "" for none, or once it is DELETED
 }
 
 // Exec is what is recorded about an exec.
@@ -46,6 +47,7 @@ func (db *DB) Sandboxes() ([]Sandbox, error) {
 				s.DeletedAt = decodeTime(at)
 			}
 			s.RequestID = readMark(tx.Bucket(marks), id)
+			s.Place = string(tx.Bucket(takenPlaces).Get(id))
 			list = append(list, s)
 			return nil
 		})

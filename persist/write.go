@@ -30,6 +30,8 @@ type Entry struct {
 	StartExec *agboxv1.CreateExecRequest
 	// CancelExec keeps in mind that the cancel of this exec was accepted.
 	CancelExec string
+	// Place is that of a sandbox made ahead which Create takes, "" for none. It is taken once: ErrPlaceTaken.
+	Place string
 	// RequestID marks what Create or StartExec reserve, "" for none.
 	RequestID string
 
@@ -140,7 +142,7 @@ func (c *committer) gather(first *write) []*write {
 }
 
 func isRefusal(err error) bool {
-	for _, refusal := range []error{ErrSandboxIDTaken, ErrExecIDTaken, ErrSnapshotPending, ErrConflict, ErrNoSandbox, ErrNoExec} {
+	for _, refusal := range []error{ErrSandboxIDTaken, ErrExecIDTaken, ErrPlaceTaken, ErrSnapshotPending, ErrConflict, ErrNoSandbox, ErrNoExec} {
 		if errors.Is(err, refusal) {
 			return true
 		}
@@ -152,6 +154,9 @@ func isRefusal(err error) bool {
 func (e Entry) apply(tx *bbolt.Tx) error {
 	if e.Create != nil && tx.Bucket(sandboxIDs).Get([]byte(e.SandboxID)) != nil {
 		return fmt.Errorf("%w: %s", ErrSandboxIDTaken, e.SandboxID)
+	}
+	if e.Place != "" && tx.Bucket(places).Get([]byte(e.Place)) != nil {
+		return fmt.Errorf("%w: %s", ErrPlaceTaken, e.Place)
 	}
 	if e.Create == nil && tx.Bucket(configs).Get([]byte(e.SandboxID)) == nil {
 		return fmt.Errorf("%w: %s", ErrNoSandbox, e.SandboxID)
@@ -181,6 +186,14 @@ func (e Entry) put(tx *bbolt.Tx) error {
 			tx.Bucket(begun).Delete([]byte(e.SandboxID)),
 		); err != nil {
 			return err
+		}
+		if e.Place != "" {
+			if err := cmp.Or(
+				tx.Bucket(takenPlaces).Put([]byte(e.SandboxID), []byte(e.Place)),
+				tx.Bucket(places).Put([]byte(e.Place), []byte(e.SandboxID)),
+			); err != nil {
+				return err
+			}
 		}
 		if e.RequestID != "" {
 			key := &journalv1.IdempotencyKey{RequestId: e.RequestID}
@@ -253,7 +266,13 @@ func (e Entry) putEvents(tx *bbolt.Tx) error {
 func (e Entry) index(tx *bbolt.Tx, event *agboxv1.SandboxEvent) error {
 	switch {
 	case event.EventType == agboxv1.EventType_SANDBOX_DELETED:
-		return tx.Bucket(deletedTimes).Put([]byte(e.SandboxID), encodeTime(event.OccurredAt.AsTime()))
+		id := []byte(e.SandboxID)
+		if place := tx.Bucket(takenPlaces).Get(id); place != nil {
+			if err := cmp.Or(tx.Bucket(places).Delete(place), tx.Bucket(takenPlaces).Delete(id)); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket(deletedTimes).Put(id, encodeTime(event.OccurredAt.AsTime()))
 	case event.GetSnapshotDetails() != nil:
 		return e.indexSnapshot(tx, event)
 	case endsExec(event):

@@ -176,7 +176,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 		Hostname: "box", ExtraHosts: map[string]string{"db": "192.0.2.7"},
 		MaxDuration: time.Hour, OnExpiry: "stop", OnIdle: "pause", Wake: sdk.WakeOnTraffic,
 		Lazy: true, Lease: &sdk.Lease{Grace: time.Minute, OnEnd: "stop"}, Restart: &sdk.RestartOnFailure{Max: 3, Backoff: time.Second},
-		Runtime: "runsc",
+		Runtime: "runsc", NeverWarm: true,
 	}
 	box, err := c.CreateSandbox(t.Context(), spec, sdk.WithSandboxID("box1"), sdk.WithConfigYAML([]byte("image: x\n")))
 	if err != nil {
@@ -205,7 +205,7 @@ func TestSpecTravelsWhole(t *testing.T) {
 		MaxDuration: durationpb.New(time.Hour), OnExpiry: "stop", OnIdle: "pause", Wake: "traffic",
 		Lazy: true, Lease: &agboxv1.LeaseSpec{Grace: durationpb.New(time.Minute), OnEnd: "stop"},
 		RestartPolicy: &agboxv1.RestartPolicy{Mode: "on-failure", MaxRestarts: 3, Backoff: durationpb.New(time.Second)},
-		Runtime:       "runsc",
+		Runtime:       "runsc", Pool: "never",
 	}}
 	for fields, i := want.CreateSpec.ProtoReflect().Descriptor().Fields(), 0; i < fields.Len(); i++ {
 		if !want.CreateSpec.ProtoReflect().Has(fields.Get(i)) {

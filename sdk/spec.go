@@ -54,6 +54,7 @@ type Spec struct {
 	CapAdd             []string // beside the default capabilities, such as IPC_LOCK
 	AllowNewPrivileges bool     // lets setuid programs such as sudo work
 	Runtime            string   // the engine's runtime, such as runsc; "": the engine's default
+	NeverWarm          bool     // it is not one that was made ahead
 
 	Network    *Network // nil: the internet
 	Ports      []Port
@@ -216,6 +217,9 @@ func (s Spec) proto() *agboxv1.CreateSpec {
 		CapAdd:             s.CapAdd,
 		AllowNewPrivileges: s.AllowNewPrivileges,
 		Runtime:            s.Runtime,
+	}
+	if s.NeverWarm {
+		p.Pool = "never"
 	}
 	for _, m := range s.Mounts {
 		mount := &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable}

@@ -62,6 +62,9 @@ type Info struct {
 	// by "person" (somebody waits for it), "refill" and "cleanup".
 	EngineSlots                  int
 	EngineRunning, EngineWaiting map[string]int
+	// Pool is what is made ahead, by class; PoolMisses counts the creates that took none of it, by why.
+	Pool       []PoolClass
+	PoolMisses map[string]uint64
 	// Orphans are sandboxes that were found though the database does not know them, with the time when each is removed unless
 	// agboxd --adopt takes it in before.
 	Orphans map[string]time.Time
@@ -81,6 +84,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	}
 	info.NetworksReady, info.NetworksKept, info.EngineSlots = int(p.GetNetworksReady()), int(p.GetNetworksKept()), int(p.GetEngineSlots())
 	info.EngineRunning, info.EngineWaiting = counts(p.GetEngineRunning()), counts(p.GetEngineWaiting())
+	info.Pool, info.PoolMisses = poolClasses(p.GetPool()), p.GetPoolMisses()
 	for state, n := range p.GetSandboxes() {
 		info.Sandboxes[State(state)] = int(n)
 	}

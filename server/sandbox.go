@@ -38,7 +38,7 @@ func (s *Server) CreateSandbox(ctx context.Context, req *agboxv1.CreateSandboxRe
 	if err := s.creatable(ctx, req.SandboxId, resolved); err != nil {
 		return nil, err
 	}
-	return created(s.system.Create(ctx, req.SandboxId, accepted(resolved), requestID(ctx)))
+	return created(s.system.Create(ctx, req.SandboxId, resolved.Accepted(), requestID(ctx)))
 }
 
 // creatable refuses a sandbox that this host cannot have, or not now.
@@ -143,31 +143,6 @@ func validRequestID(ctx context.Context) error {
 			"the id has %d bytes: use up to %d of valid UTF-8, such as a UUID", len(id), maxRequestID)
 	}
 	return nil
-}
-
-// accepted is the spec as it is kept: what the builtin tools stand for on this host included, so that it means
-// the same at any later time.
-func accepted(resolved *spec.Resolved) *agboxv1.CreateSpec {
-	final := resolved.Spec
-	final.Mounts = nil
-	for _, m := range resolved.Mounts {
-		file := resolved.Sources[m.Source]
-		kept := &agboxv1.MountSpec{Source: m.Source, Target: m.Target, Writable: m.Writable, Accepted: file.Message()}
-		if m.CopyOnWrite {
-			kept.Mode, kept.Accepted = spec.ModeCopyOnWrite, file.Copied().Message()
-		}
-		final.Mounts = append(final.Mounts, kept)
-	}
-	for _, c := range final.Copies {
-		c.Accepted = resolved.Sources[c.Source].Copied().Message()
-	}
-	for key, value := range resolved.Envs {
-		if final.Envs == nil {
-			final.Envs = map[string]string{}
-		}
-		final.Envs[key] = value
-	}
-	return final
 }
 
 func (s *Server) GetSandbox(_ context.Context, req *agboxv1.GetSandboxRequest) (*agboxv1.GetSandboxResponse, error) {

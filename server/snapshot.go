@@ -116,7 +116,7 @@ func (s *Server) createFromSnapshot(ctx context.Context, req *agboxv1.CreateSand
 	if err := s.creatable(ctx, req.SandboxId, resolved); err != nil {
 		return nil, err
 	}
-	return created(s.system.CreateFrom(ctx, req.SnapshotId, req.SandboxId, accepted(resolved), requestID(ctx)))
+	return created(s.system.CreateFrom(ctx, req.SnapshotId, req.SandboxId, resolved.Accepted(), requestID(ctx)))
 }
 
 func (s *Server) ForkSandbox(ctx context.Context, req *agboxv1.ForkSandboxRequest) (*agboxv1.CreateSandboxResponse, error) {
@@ -134,7 +134,7 @@ func (s *Server) ForkSandbox(ctx context.Context, req *agboxv1.ForkSandboxReques
 		if err != nil {
 			return nil, err
 		}
-		return accepted(resolved), nil
+		return resolved.Accepted(), nil
 	}))
 	if errors.Is(err, actors.ErrSandboxIDTaken) || errors.Is(err, runtime.ErrConflict) {
 		err = refusal.Concerning(err, "sandbox_id", id)

@@ -62,6 +62,7 @@ func (s *Server) Info(ctx context.Context, _ *agboxv1.InfoRequest) (*agboxv1.Inf
 		response.Sandboxes[stateName(state)] = n
 	}
 	response.RunningExecs = execs
+	response.Pool, response.PoolMisses = s.system.Pool()
 	orphans, err := s.system.Orphans()
 	if err != nil {
 		return nil, err

@@ -29,12 +29,13 @@ var rooms = map[string]string{
 	"gateway/envd":   "gateway/envd/... gateway/route sdk/raw proto/...",
 
 	// The daemon: each asks those after it.
-	"cmd/agboxd":       "server/... actors actors/runtime dockerrt/... persist hostpath sdk/raw",
+	"cmd/agboxd":       "server/... actors actors/pool actors/runtime dockerrt/... persist hostpath proto/... sdk/raw",
 	"server":           "server/... actors actors/lifecycle actors/runtime persist execlog guest/files guest/protocol hosttree/... proto/... text",
 	"server/spec":      "paths hosttree hostpath proto/... text",
-	"actors":           "paths actors/lifecycle actors/orphan actors/runtime persist hostpath proto/... text",
+	"actors":           "paths actors/lifecycle actors/orphan actors/pool actors/runtime persist hostpath proto/... text",
 	"actors/lifecycle": "actors/runtime proto/... text",
 	"actors/orphan":    "actors/runtime persist",
+	"actors/pool":      "actors/runtime proto/...",
 	"actors/runtime":   "proto/...",
 	"persist":          "proto/...",
 

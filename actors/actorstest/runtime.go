@@ -42,6 +42,8 @@ type Runtime struct {
 	NoCopyOnWrite error
 	// Logs is the directory that output lies in; "": there is none.
 	Logs string
+	// Images are the ids of images by name; of one that is not there it is its name. An id of "" is not known.
+	Images map[string]string
 	// NotIsolated is why sandboxes are not kept from the host; "": they are.
 	NotIsolated string
 	// Orphans are reported as objects in the runtime.
@@ -64,6 +66,7 @@ type Runtime struct {
 	overlap []string
 	watch   chan func(runtime.Watcher)
 
+	places    places
 	snapshots snapshots
 	trees     trees
 	// fileEvents are what happened to files, by sandbox; filesChanged is closed when there are more.

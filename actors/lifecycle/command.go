@@ -38,9 +38,10 @@ type Command interface{ name() string }
 
 // Requests: refused when they do not fit.
 type (
-	// Create begins a sandbox; one that is Lazy is not made before a Use or a Resume. ForkedFrom is whose fork it is, "" for nobody's.
+	// Create begins a sandbox; one that is Lazy is not made before a Use or a Resume, and one that is Warm was made ahead and is READY.
+	// ForkedFrom is whose fork it is, "" for nobody's.
 	Create struct {
-		Lazy       bool
+		Lazy, Warm bool
 		ForkedFrom string
 	}
 	// Use begins to make a DORMANT sandbox and means nothing to any other, but that Traffic, which is somebody who connects to a

@@ -27,6 +27,7 @@ var restarting = Policy{Spec: &agboxv1.CreateSpec{RestartPolicy: &agboxv1.Restar
 var samples = []sample{
 	{"create", Create{}, Policy{}},
 	{"create, lazily", Create{Lazy: true}, Policy{}},
+	{"create, warm", Create{Warm: true}, Policy{}},
 	{"use", Use{}, Policy{}},
 	{"resume", Resume{}, Policy{}},
 	{"stop", Stop{}, Policy{}},

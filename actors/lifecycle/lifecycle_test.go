@@ -112,6 +112,7 @@ var decisions = []struct {
 	want    map[string]string // "*" stands for the states that are not named
 }{
 	{lifecycle.Create{}, map[string]string{"none": "ACCEPTED", "*": "refused: exists"}},
+	{lifecycle.Create{Warm: true}, map[string]string{"none": "ACCEPTED PREPARING READY", "*": "refused: exists"}},
 	{lifecycle.Create{Lazy: true}, map[string]string{"none": "ACCEPTED", "*": "refused: exists"}},
 	{lifecycle.Use{}, map[string]string{"none": "refused: not found", "dormant": "ACCEPTED", "*": "-"}},
 	{lifecycle.IfUnchanged{Phase: lifecycle.Stopped, Since: start.Add(4 * time.Second), Then: lifecycle.Resume{}}, map[string]string{

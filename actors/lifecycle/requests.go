@@ -17,6 +17,10 @@ func (d *decision) create(c Create) {
 		phase = Dormant
 	}
 	d.accept(phase, Creating, c.ForkedFrom)
+	if c.Warm {
+		d.preparing(Preparing{Phase: "materialize"})
+		d.started(OperationDone{Operation: Creating})
+	}
 }
 
 func (d *decision) accept(phase Phase, operation Operation, forkedFrom string) {

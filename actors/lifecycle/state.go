@@ -61,6 +61,7 @@ const (
 //
 //	create                           [*] → PENDING(create)
 //	create, lazily                   [*] → DORMANT
+//	create, warm                     [*] → READY
 //	use                              DORMANT → PENDING(create)
 //	resume                           STOPPED → PENDING(resume)
 //	resume                           DORMANT → PENDING(create)

@@ -39,6 +39,8 @@ type Watcher interface {
 	LinkLost(sandboxID, why string)
 	// Appeared: an object of the sandbox was made. The sandbox may belong to another daemon.
 	Appeared(sandboxID string)
+	// ImagesChanged: a name may mean another image than before, or none.
+	ImagesChanged()
 	// Missed: there was a gap, and whatever happened in it will not be told.
 	Missed()
 }

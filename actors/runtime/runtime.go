@@ -19,6 +19,7 @@ type Runtime interface {
 	Execs
 	Observer
 	Snapshots
+	Warmer
 }
 
 // Lifecycle makes, changes and removes sandboxes. Create, Resume, Stop and Remove of one sandbox never overlap.

@@ -86,6 +86,7 @@ A COMMAND becomes the sandbox's main process; without one the sandbox just stays
 	flags.StringArrayVar(&f.spec.CapAdd, "cap-add", nil, "capability beside the default ones, such as IPC_LOCK")
 	flags.BoolVar(&f.spec.AllowNewPrivileges, "allow-new-privileges", false, "let setuid programs such as sudo work")
 	flags.StringVar(&f.spec.Runtime, "runtime", "", "the engine's runtime, such as runsc (default: the engine's own)")
+	flags.BoolVar(&f.spec.NeverWarm, "no-warm", false, "make the sandbox anew, also where one is ready that was made ahead")
 	flags.StringVar(&f.snapshot, "snapshot", "", "begin with the files and the spec of this snapshot, in place of an image")
 	flags.StringVar(&f.config, "config", "", "YAML file with the spec, - for stdin; flags override it")
 	flags.BoolVar(&f.noWait, "no-wait", false, "return when the sandbox is accepted")

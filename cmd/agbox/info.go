@@ -56,6 +56,16 @@ func (a daemonCommands) info(ctx context.Context, c *sdk.Client) error {
 		{"ready networks", fmt.Sprintf("%d of %d", info.NetworksReady, info.NetworksKept)},
 		{"engine's work", fmt.Sprintf("%s under way, at most %d, %s waiting", byClass(info.EngineRunning), info.EngineSlots, byClass(info.EngineWaiting))},
 	}
+	for _, c := range info.Pool {
+		row := fmt.Sprintf("%s (%s): %d of %d ready, %d being made; %d creates took one, %d found none", c.Image, c.Class, c.Ready, c.Size, c.Making, c.Hits, c.Misses)
+		if c.Problem != "" {
+			row += "; " + c.Problem
+		}
+		rows = append(rows, []string{"made ahead", row})
+	}
+	for _, why := range slices.Sorted(maps.Keys(info.PoolMisses)) {
+		rows = append(rows, []string{"not taken", fmt.Sprintf("%d: %s", info.PoolMisses[why], why)})
+	}
 	for _, id := range slices.Sorted(maps.Keys(info.Orphans)) {
 		rows = append(rows, []string{"orphan", id + ", which the database does not know, is removed " + timeText(info.Orphans[id]) + ": agboxd --adopt takes it in"})
 	}

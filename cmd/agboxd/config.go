@@ -39,9 +39,6 @@ type config struct {
 		Prefix      int          `toml:"prefix"`
 		NameServers []netip.Addr `toml:"name_servers"`
 	} `toml:"network"`
-	Pool struct {
-		Networks int `toml:"networks"`
-	} `toml:"pool"`
 	Docker struct {
 		Host string `toml:"host"`
 	} `toml:"docker"`
@@ -52,6 +49,7 @@ type config struct {
 		AllowedCapabilities []string `toml:"allowed_capabilities"`
 	} `toml:"sandbox"`
 	Limits limits `toml:"limits"`
+	Pool   ahead  `toml:"pool"`
 	// Gateway is for agbox gateway, which reads it itself.
 	Gateway any `toml:"gateway"`
 	Log     struct {
@@ -85,6 +83,7 @@ func defaults() config {
 	c.Runtime.StopGrace.Duration = 5 * time.Second
 	c.Limits.MaxOutput, c.Limits.DiskHeadroom = 1<<30, 256<<20
 	c.Limits.MaxTransfer, c.Limits.MaxSnapshot = 64<<30, 4<<30
+	c.Pool.Recent = 1
 	c.Network.Pool = netip.MustParsePrefix("10.213.0.0/16")
 	c.Network.Prefix = 28
 	c.Pool.Networks = 4
@@ -173,6 +172,8 @@ func (c config) check() error {
 		return fmt.Errorf("pool.networks must lie between 0 and %d", maxReadyNetworks)
 	case c.Runtime.CreateConcurrency < 1:
 		return errors.New("runtime.create_concurrency must be at least 1")
+	case c.Pool.problem() != "":
+		return errors.New(c.Pool.problem())
 	case c.Limits.problem() != "":
 		return errors.New(c.Limits.problem())
 	case !c.Network.Pool.IsValid() || !c.Network.Pool.Addr().Is4():

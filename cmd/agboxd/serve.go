@@ -73,6 +73,14 @@ func serve(ctx context.Context, start arguments, stdin io.Reader, stderr io.Writ
 		}
 		settings.Forget = &start.count
 	}
+	host := spec.Host{
+		Places: runtime.Places(), ReadOnlyBelow: runtime.ReadOnlyBelow(),
+		DefaultIdleTTL: config.Runtime.IdleTTL.Duration, AllowedCapabilities: config.Sandbox.AllowedCapabilities,
+		Ceilings: config.Limits.ceilings(),
+	}
+	if settings.Pool, err = config.Pool.config(host, runtime.Disks(), uint64(config.Limits.DiskHeadroom)); err != nil {
+		return fmt.Errorf("%s: %w", paths.config, err)
+	}
 	system, err := actors.Start(settings, db, runtime, log)
 	if err != nil {
 		return err
@@ -82,11 +90,6 @@ func serve(ctx context.Context, start arguments, stdin io.Reader, stderr io.Writ
 	listener, err := socket.Listen(paths.socket)
 	if err != nil {
 		return err
-	}
-	host := spec.Host{
-		Places: runtime.Places(), ReadOnlyBelow: runtime.ReadOnlyBelow(),
-		DefaultIdleTTL: config.Runtime.IdleTTL.Duration, AllowedCapabilities: config.Sandbox.AllowedCapabilities,
-		Ceilings: config.Limits.ceilings(),
 	}
 	service := server.New(server.Config{Version: version, Host: host, SnapshotTTL: config.Runtime.SnapshotTTL.Duration,
 		DiskHeadroom: uint64(config.Limits.DiskHeadroom), MaxTransfer: uint64(config.Limits.MaxTransfer)}, system, db, runtime, log)

@@ -78,7 +78,8 @@ func (cs *Containers) confirmMounts(ctx context.Context, sandboxID string, link 
 const entrypointTimeout = 60 * time.Second
 
 // BootPrimary waits until agbox-init is there and the image's entrypoint has handed over, or the container is not.
-func (cs *Containers) BootPrimary(ctx context.Context, sandboxID string, link *links.Link, life string, command bool) (err error) {
+func (cs *Containers) BootPrimary(ctx context.Context, sandboxID string, link *links.Link, life string, spec *agboxv1.CreateSpec) (err error) {
+	command := len(spec.Command) > 0
 	began, what := time.Now(), "entrypoint"
 	defer func() { oplog.Stepped(ctx, began, err, "done", "%s", what) }()
 	stdout, stderr, err := cs.layout.OpenOutputs(sandboxID, runtime.CommandID)
@@ -116,7 +117,7 @@ func (cs *Containers) BootPrimary(ctx context.Context, sandboxID string, link *l
 	var status protocol.BootStatus
 	go func() {
 		var err error
-		status, err = link.Boot(ctx, stdout, stderr, record)
+		status, err = link.Boot(ctx, cs.identity(sandboxID, spec), stdout, stderr, record)
 		booted <- err
 	}()
 	for {

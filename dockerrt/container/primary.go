@@ -13,7 +13,9 @@ import (
 	dockermount "github.com/docker/docker/api/types/mount"
 	dockernetwork "github.com/docker/docker/api/types/network"
 	"github.com/docker/go-connections/nat"
+	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/layout"
 	"github.com/agbox-dev/agbox/dockerrt/network"
@@ -39,6 +41,14 @@ func (cs *Containers) CreatePrimary(ctx context.Context, sandboxID string, spec 
 		if config.Labels[engine.LabelNetwork], err = network.Label(spec); err != nil {
 			return err
 		}
+	}
+	if runtime.IsPlace(sandboxID) {
+		template, err := protojson.Marshal(spec)
+		if err != nil {
+			return err
+		}
+		config.Labels[engine.LabelTemplate] = string(template)
+		config.Labels[engine.LabelMade] = cs.Made(sandboxID, spec, image)
 	}
 	name := engine.PrimaryName(sandboxID)
 	defer oplog.Step(ctx, "made", "container %s", name)(&err)

@@ -39,7 +39,9 @@ type Client struct {
 	close  context.CancelFunc
 
 	mu        sync.Mutex
-	primaries map[string]string // ids by sandbox, as far as they were looked for
+	primaries map[string]string // ids by the id that the sandbox's objects have, as far as they were looked for
+	// places are those of sandboxes that took one, tenants the same the other way round.
+	places, tenants map[string]string
 }
 
 // Connect finds the engine at host, "" for where the environment says, as Docker's own tools do, and agrees with it on a version
@@ -73,7 +75,7 @@ func Connect(ctx context.Context, host string, owner Owner) (*Client, error) {
 
 // New returns a client by way of api, which it takes over.
 func New(api *client.Client, owner Owner) *Client {
-	c := &Client{Client: api, owner: owner, primaries: map[string]string{}}
+	c := &Client{Client: api, owner: owner, primaries: map[string]string{}, places: map[string]string{}, tenants: map[string]string{}}
 	c.closed, c.close = context.WithCancel(context.Background())
 	return c
 }

@@ -28,6 +28,9 @@ const (
 	LabelNetwork = LabelNamespace + ".network"
 	// LabelMounts holds what of the host a primary has, and what that was when it was accepted: MountSpecs as JSON.
 	LabelMounts = LabelNamespace + ".mounts"
+	// LabelTemplate holds the spec that a sandbox was made ahead from, as JSON, and LabelMade a digest of all that its container is.
+	LabelTemplate = LabelNamespace + ".template"
+	LabelMade     = LabelNamespace + ".made"
 	// Docker's own tools group containers by these.
 	labelComposeProject = "com.docker.compose.project"
 	labelComposeService = "com.docker.compose.service"
@@ -122,7 +125,7 @@ func (c *Client) Process() string {
 
 // Owns reports whether an object is this sandbox's, and this daemon's.
 func (c *Client) Owns(labels map[string]string, sandboxID string) bool {
-	return labels[LabelSandbox] == sandboxID && labels[LabelInstance] == c.owner.Instance
+	return labels[LabelSandbox] == c.Place(sandboxID) && labels[LabelInstance] == c.owner.Instance
 }
 
 // Environ is the variables as an engine and agbox-init take them, sorted.

@@ -38,7 +38,7 @@ func (c *Client) Containers(ctx context.Context, sandboxID string, all bool, lab
 // engine does for what is not there.
 func (c *Client) Primary(ctx context.Context, sandboxID string) (string, error) {
 	c.mu.Lock()
-	id := c.primaries[sandboxID]
+	id := c.primaries[c.placeLocked(sandboxID)]
 	c.mu.Unlock()
 	if id != "" {
 		return id, nil
@@ -81,7 +81,7 @@ func Foreign(kind, name string, labels map[string]string) string {
 func (c *Client) Mine(sandboxID string) filters.Args {
 	args := filters.NewArgs(filters.Arg("label", LabelInstance+"="+c.owner.Instance))
 	if sandboxID != "" {
-		args.Add("label", LabelSandbox+"="+sandboxID)
+		args.Add("label", LabelSandbox+"="+c.Place(sandboxID))
 	}
 	return args
 }
@@ -91,8 +91,8 @@ func (c *Client) SetPrimary(sandboxID, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if id == "" {
-		delete(c.primaries, sandboxID)
+		delete(c.primaries, c.placeLocked(sandboxID))
 		return
 	}
-	c.primaries[sandboxID] = id
+	c.primaries[c.placeLocked(sandboxID)] = id
 }

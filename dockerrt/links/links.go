@@ -116,10 +116,10 @@ func (l *Link) Close() error {
 func (ls *Links) Open(sandboxID string) (*Link, error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if l := ls.open[sandboxID]; l != nil {
+	if l := ls.open[ls.engine.Place(sandboxID)]; l != nil {
 		return l, nil
 	}
-	if ls.removed[sandboxID] {
+	if ls.removed[ls.engine.Place(sandboxID)] {
 		return nil, fmt.Errorf("%w: sandbox %s is removed", link.ErrClosed, sandboxID)
 	}
 	if err := ls.layout.Make(sandboxID); err != nil {
@@ -128,11 +128,14 @@ func (ls *Links) Open(sandboxID string) (*Link, error) {
 	l := &Link{running: make(chan struct{}), verifying: make(chan struct{}, 1)}
 	verify := func(ctx context.Context, pid int) error { return ls.verify(ctx, l, sandboxID, pid) }
 	lost := func(why string) {
+		sandboxID := ls.engine.Tenant(ls.engine.Place(sandboxID)) // which may have taken the place since
 		ls.oplogs.Note(sandboxID, "link", why)
 		ls.log.Warn("the link to a sandbox is lost", "sandbox_id", sandboxID, "reason", why)
 		ls.report(sandboxID, why)
 	}
-	owner := link.Owner{Verify: verify, Left: func() { l.memory.look() }, Lost: lost, Patience: ls.config.Patience}
+	place := ls.engine.Place(sandboxID)
+	held := runtime.IsPlace(place) && !ls.layout.Marked(ls.engine.Tenant(place), layout.Booted)
+	owner := link.Owner{Held: held, Verify: verify, Left: func() { l.memory.look() }, Lost: lost, Patience: ls.config.Patience}
 	if ls.layout.Relayed(sandboxID) {
 		l.Link = link.New(owner, ls.log)
 		l.relay = relay.Start(ls.relayOf(sandboxID, l))
@@ -142,7 +145,7 @@ func (ls *Links) Open(sandboxID string) (*Link, error) {
 			return nil, err
 		}
 	}
-	ls.open[sandboxID] = l
+	ls.open[ls.engine.Place(sandboxID)] = l
 	return l, nil
 }
 
@@ -208,8 +211,8 @@ func (ls *Links) verify(ctx context.Context, l *Link, sandboxID string, pid int)
 // Drop closes the sandbox's link, if there is one.
 func (ls *Links) Drop(sandboxID string) {
 	ls.mu.Lock()
-	l := ls.open[sandboxID]
-	delete(ls.open, sandboxID)
+	l := ls.open[ls.engine.Place(sandboxID)]
+	delete(ls.open, ls.engine.Place(sandboxID))
 	ls.mu.Unlock()
 	if l == nil {
 		return
@@ -245,7 +248,7 @@ func (ls *Links) Watch(watcher runtime.Watcher) {
 func (ls *Links) Find(sandboxID string) *Link {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	return ls.open[sandboxID]
+	return ls.open[ls.engine.Place(sandboxID)]
 }
 
 // Retire says whether the sandbox's removal has begun.
@@ -253,10 +256,17 @@ func (ls *Links) Retire(sandboxID string, removed bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if removed {
-		ls.removed[sandboxID] = true
+		ls.removed[ls.engine.Place(sandboxID)] = true
 	} else {
-		delete(ls.removed, sandboxID)
+		delete(ls.removed, ls.engine.Place(sandboxID))
 	}
+}
+
+// Retired reports whether the sandbox's removal has begun.
+func (ls *Links) Retired(sandboxID string) bool {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return ls.removed[ls.engine.Place(sandboxID)]
 }
 
 // Close closes all of them.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/docker/docker/api/types/network"
 
+	"github.com/agbox-dev/agbox/actors/runtime"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/oplog"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
@@ -39,7 +40,7 @@ func (ns *Networks) Claim(ctx context.Context, sandboxID string, spec *agboxv1.C
 
 // Claimed reports whether Claim was called for the sandbox, in whichever life of the daemon, and Remove not since.
 func (ns *Networks) Claimed(sandboxID string) bool {
-	_, _, has := ns.claims.networkOf(sandboxID)
+	_, _, has := ns.claims.networkOf(ns.engine.Place(sandboxID))
 	return has
 }
 
@@ -63,19 +64,19 @@ func (ns *Networks) takeReady(ctx context.Context) string {
 
 // Name is the name of the sandbox's network, which need not be there.
 func (ns *Networks) Name(sandboxID string) string {
-	if name, _, has := ns.claims.networkOf(sandboxID); has {
+	if name, _, has := ns.claims.networkOf(ns.engine.Place(sandboxID)); has {
 		return name
 	}
-	return engine.NetworkName(sandboxID)
+	return engine.NetworkName(ns.engine.Place(sandboxID))
 }
 
 // SandboxOf is the sandbox that has the network of this name, as far as it is a name of ours; "" for nobody.
 func (ns *Networks) SandboxOf(name string) string {
 	if _, neutral := ns.guard.neutral(name); neutral {
 		one, _ := ns.claims.owner(name)
-		return one.Sandbox
+		return ns.engine.Tenant(one.Sandbox)
 	}
-	return engine.SandboxOfNetwork(name)
+	return ns.engine.Tenant(engine.SandboxOfNetwork(name))
 }
 
 // Find returns the networks of the sandbox that are there.
@@ -86,7 +87,7 @@ func (ns *Networks) Find(ctx context.Context, sandboxID string) ([]network.Summa
 	if err != nil {
 		return nil, fmt.Errorf("cannot list networks: %w", err)
 	}
-	if name, _, has := ns.claims.networkOf(sandboxID); has {
+	if name, _, has := ns.claims.networkOf(ns.engine.Place(sandboxID)); has {
 		n, err := ns.inspect(ctx, name)
 		switch {
 		case err == nil:
@@ -114,18 +115,18 @@ func (ns *Networks) Reach(n network.Summary) (*agboxv1.NetworkSpec, error) {
 	return spec, nil
 }
 
-// Inventory adds the sandboxes that have a network, and whether another process gave it to them, given the engine's networks that
+// Inventory adds the sandboxes that have a network, places that are nobody's left out, and whether another process gave it to them, given the engine's networks that
 // are ours. Networks that nobody knows are looked at, and ready or gone after that.
 func (ns *Networks) Inventory(networks []network.Summary, objects map[string]bool) {
 	for _, n := range networks {
-		if id := n.Labels[engine.LabelSandbox]; id != "" {
+		if id := ns.engine.SandboxOf(n.Labels); id != "" && !runtime.IsPlace(id) {
 			objects[id] = objects[id] || n.Labels[engine.LabelOwner] != ns.engine.Process()
 		}
 	}
 	ns.adopt(networks)
 	for _, one := range ns.claims.all() {
-		if !one.Returned {
-			objects[one.Sandbox] = objects[one.Sandbox] || one.Process != ns.engine.Process()
+		if id := ns.engine.Tenant(one.Sandbox); !one.Returned && !runtime.IsPlace(id) {
+			objects[id] = objects[id] || one.Process != ns.engine.Process()
 		}
 	}
 }

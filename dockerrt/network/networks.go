@@ -244,7 +244,7 @@ func (ns *Networks) make(ctx context.Context, name string, want request) (id str
 // Remove removes every network of the sandbox but the one with the id keep, whoever is still connected. One that others may have
 // is returned: durably, and looked at later. No container of the sandbox may be there any more.
 func (ns *Networks) Remove(ctx context.Context, sandboxID, keep string) error {
-	if name, one, has := ns.claims.networkOf(sandboxID); has && keep == "" {
+	if name, one, has := ns.claims.networkOf(ns.engine.Place(sandboxID)); has && keep == "" {
 		one.Returned = true
 		began := time.Now()
 		err := ns.claims.set(name, one)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	dockercontainer "github.com/docker/docker/api/types/container"
@@ -15,6 +16,7 @@ import (
 	"github.com/agbox-dev/agbox/dockerrt/container"
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/dockerrt/execs"
+	"github.com/agbox-dev/agbox/dockerrt/image"
 	"github.com/agbox-dev/agbox/dockerrt/layout"
 	"github.com/agbox-dev/agbox/dockerrt/links"
 	"github.com/agbox-dev/agbox/dockerrt/mount"
@@ -35,6 +37,7 @@ type Rooms struct {
 	Links      *links.Links
 	Execs      *execs.Execs
 	Oplogs     *oplog.Logs
+	Names      *image.Names
 }
 
 // Observer implements runtime.Observer but for ExecIDs.
@@ -48,6 +51,7 @@ type Observer struct {
 	links      *links.Links
 	execs      *execs.Execs
 	oplogs     *oplog.Logs
+	names      *image.Names
 	patience   time.Duration
 	log        *slog.Logger
 }
@@ -55,7 +59,7 @@ type Observer struct {
 // New returns the observer of one engine. An agbox-init whose link is lost has patience to answer, 0 for link.Patience, before its
 // sandbox counts as lost.
 func New(at Rooms, layout layout.Layout, patience time.Duration, log *slog.Logger) *Observer {
-	return &Observer{layout, at.Engine, at.Containers, at.Networks, at.Mounts, at.Snapshots, at.Links, at.Execs, at.Oplogs, patience, log}
+	return &Observer{layout, at.Engine, at.Containers, at.Networks, at.Mounts, at.Snapshots, at.Links, at.Execs, at.Oplogs, at.Names, patience, log}
 }
 
 // Inventory implements runtime.Runtime: four lists, however many sandboxes there are.
@@ -69,7 +73,10 @@ func (o *Observer) Inventory(ctx context.Context) (_ runtime.Inventory, err erro
 		return found, fmt.Errorf("dockerrt: %w", err)
 	}
 	for _, c := range containers {
-		id := c.Labels[engine.LabelSandbox]
+		id := o.engine.SandboxOf(c.Labels)
+		if runtime.IsPlace(id) {
+			continue
+		}
 		found.Since[id] = earlier(found.Since[id], time.Unix(c.Created, 0))
 		found.Objects[id] = found.Objects[id] || c.Labels[engine.LabelOwner] != o.engine.Process()
 	}
@@ -86,6 +93,7 @@ func (o *Observer) Inventory(ctx context.Context) (_ runtime.Inventory, err erro
 		return found, err
 	}
 	found.Histories, err = o.layout.Histories()
+	found.Histories = slices.DeleteFunc(found.Histories, runtime.IsPlace)
 	for _, id := range found.Histories {
 		found.Since[id] = earlier(found.Since[id], o.layout.Since(id))
 	}

@@ -38,7 +38,7 @@ func (o *Observer) Watch(ctx context.Context, since time.Time, watcher runtime.W
 		if !first {
 			watcher.Missed()
 		}
-		err := o.follow(ctx, &since, watcher, notes, wait.Reset)
+		err := o.follow(ctx, &since, !first, watcher, notes, wait.Reset)
 		if ctx.Err() != nil {
 			return
 		}
@@ -63,16 +63,20 @@ const maxNotes = 1024
 
 // follow delivers events until the stream ends. Docker does not let networks be selected by label, so that everybody's
 // are read; Docker wants its events read in any case.
-func (o *Observer) follow(ctx context.Context, since *time.Time, watcher runtime.Watcher, notes chan<- note, alive func()) error {
+func (o *Observer) follow(ctx context.Context, since *time.Time, again bool, watcher runtime.Watcher, notes chan<- note, alive func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	filter := filters.NewArgs(
 		filters.Arg("type", string(events.ContainerEventType)), filters.Arg("type", string(events.NetworkEventType)),
 		filters.Arg("type", string(events.ImageEventType)), filters.Arg("event", string(events.ActionTag)),
+		filters.Arg("event", string(events.ActionUnTag)), filters.Arg("event", string(events.ActionDelete)), filters.Arg("event", string(events.ActionPull)),
+		filters.Arg("event", string(events.ActionImport)), filters.Arg("event", string(events.ActionLoad)),
 		filters.Arg("event", string(events.ActionDie)), filters.Arg("event", string(events.ActionCreate)),
 		filters.Arg("event", string(events.ActionHealthStatus)), filters.Arg("event", string(events.ActionDisconnect)),
 	)
 	messages, errs := o.engine.Events(ctx, events.ListOptions{Since: since.Format(time.RFC3339Nano), Filters: filter})
+	o.names.Connected(again, watcher.ImagesChanged)
+	defer o.names.Disconnected()
 	for {
 		select {
 		case m := <-messages:
@@ -92,7 +96,8 @@ func (o *Observer) follow(ctx context.Context, since *time.Time, watcher runtime
 func (o *Observer) deliver(m events.Message, watcher runtime.Watcher) {
 	labels := m.Actor.Attributes
 	if m.Type == events.ImageEventType {
-		if o.snapshots.HalfMade(labels["name"], labels) {
+		o.names.Changed()
+		if m.Action == events.ActionTag && o.snapshots.HalfMade(labels["name"], labels) {
 			watcher.Missed()
 		}
 		return
@@ -110,13 +115,14 @@ func (o *Observer) deliver(m events.Message, watcher runtime.Watcher) {
 		}
 		return
 	}
+	sandboxID := o.engine.SandboxOf(labels)
 	switch {
 	case labels[engine.LabelInstance] != o.engine.Instance():
 	case m.Action == events.ActionCreate:
-		watcher.Appeared(labels[engine.LabelSandbox])
+		watcher.Appeared(sandboxID)
 	case m.Action != events.ActionDie:
 	default:
-		watcher.Ended(labels[engine.LabelSandbox])
+		watcher.Ended(sandboxID)
 	}
 }
 
@@ -136,7 +142,8 @@ func (o *Observer) commandEnd(sandboxID string) string {
 // noteEvent has the end of a container, and a change of a service's health, recorded in the sandbox's operation log.
 func (o *Observer) noteEvent(m events.Message, notes chan<- note) {
 	labels := m.Actor.Attributes
-	if m.Type != events.ContainerEventType || !o.engine.Ours(labels, labels["image"]) {
+	sandboxID := o.engine.SandboxOf(labels)
+	if m.Type != events.ContainerEventType || !o.engine.Ours(labels, labels["image"]) || runtime.IsPlace(sandboxID) {
 		return
 	}
 	var text string
@@ -148,13 +155,13 @@ func (o *Observer) noteEvent(m events.Message, notes chan<- note) {
 	default:
 		return
 	}
-	n := note{Entry: oplog.NewEntry(labels[engine.LabelSandbox], "engine", text)}
+	n := note{Entry: oplog.NewEntry(sandboxID, "engine", text)}
 	if m.Action == events.ActionDie && labels[engine.LabelComponent] == engine.ComponentPrimary {
-		n.commandOf = labels[engine.LabelSandbox]
+		n.commandOf = sandboxID
 	}
 	select {
 	case notes <- n:
 	default:
-		o.log.Warn("a line is missing in a sandbox's operation log: the disk is too slow", "sandbox_id", labels[engine.LabelSandbox], "line", text)
+		o.log.Warn("a line is missing in a sandbox's operation log: the disk is too slow", "sandbox_id", sandboxID, "line", text)
 	}
 }

@@ -171,7 +171,7 @@ func TestBoot(t *testing.T) {
 	}
 	done := make(chan booted)
 	boot := func() {
-		s, err := l.Boot(limit(t), f, f, nil)
+		s, err := l.Boot(limit(t), nil, f, f, nil)
 		done <- booted{s, err}
 	}
 	go boot()
@@ -203,7 +203,7 @@ func TestCommand(t *testing.T) {
 	f := spec(t, "").Files[0]
 	booted := make(chan error)
 	go func() {
-		_, err := l.Boot(limit(t), f, f, f)
+		_, err := l.Boot(limit(t), nil, f, f, f)
 		booted <- err
 	}()
 	if m, files := p.hear(); files != 3 || m.Type() != protocol.TypeBoot {

@@ -49,6 +49,7 @@ type Link struct {
 	acks    map[string]struct{}      // said while init was not connected
 	frozen  bool                     // Freeze was called, and no Thaw since
 	booted  bool                     // a life of init is known that was booted
+	held    bool                     // nothing goes to init before it is booted
 	waiting int                      // requests beside calls
 
 	watching bool
@@ -67,6 +68,8 @@ type Owner struct {
 	// patience, once until it is back; and when init turns out to be of another life of the container. Why is for a
 	// person. It must not block. May be nil.
 	Lost func(why string)
+	// Held: init was made ahead, and nothing but Boot is said to it before it is booted.
+	Held bool
 	// Patience 0 is the default one.
 	Patience time.Duration
 }
@@ -88,7 +91,7 @@ func Listen(socketPath string, owner Owner, log *slog.Logger) (*Link, error) {
 func New(owner Owner, log *slog.Logger) *Link {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Link{
-		verify: owner.Verify, left: owner.Left, lost: owner.Lost, patience: cmp.Or(owner.Patience, Patience),
+		held: owner.Held, verify: owner.Verify, left: owner.Left, lost: owner.Lost, patience: cmp.Or(owner.Patience, Patience),
 		log: log, ctx: ctx, cancel: cancel,
 		changed: make(chan struct{}), stir: make(chan struct{}, 1),
 		calls: map[string]*call{}, cancels: map[string]time.Duration{}, acks: map[string]struct{}{},

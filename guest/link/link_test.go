@@ -269,7 +269,7 @@ func TestCloseEndsCalls(t *testing.T) {
 	calls := []func() error{
 		func() error { return l.Connected(limit(t)) },
 		func() error { _, err := l.Exec(limit(t), spec(t, "e")); return err },
-		func() error { _, err := l.Boot(limit(t), os.Stdout, os.Stderr, nil); return err },
+		func() error { _, err := l.Boot(limit(t), nil, os.Stdout, os.Stderr, nil); return err },
 		func() error { return l.Stop(limit(t), 0) },
 		func() error { return l.Signal(limit(t), "e", 1) },
 		func() error { return l.Freeze(limit(t)) },

@@ -133,14 +133,14 @@ func (l *Link) Lost() bool { return l.isLost.Load() }
 // serves reports whether p can be used for what comes after Boot: the init of a container that was started again by
 // somebody else knows nothing of what ran before; l.mu is held.
 func (l *Link) serves(p *Peer) bool {
-	return p != nil && (p.booted || p.booting || !l.booted)
+	return p != nil && (p.booted || p.booting || !l.booted && !l.held)
 }
 
 // ExpectBooted says that init was booted by an earlier daemon. One that was not is of another life of the container then,
 // which is told as a loss, and is used for nothing but Stop.
 func (l *Link) ExpectBooted() {
 	l.mu.Lock()
-	l.booted = true
+	l.booted = l.booted || !l.held
 	l.stirred()
 	another := l.rebornLocked()
 	l.mu.Unlock()
@@ -155,12 +155,12 @@ const reborn = "the container was started again by somebody else: what ran in it
 func (l *Link) Reborn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.peer != nil && !l.serves(l.peer)
+	return l.peer != nil && !l.held && !l.serves(l.peer)
 }
 
 // rebornLocked reports that once for each connection; l.mu is held.
 func (l *Link) rebornLocked() bool {
-	if l.peer == nil || l.serves(l.peer) || l.peer.reported {
+	if l.peer == nil || l.held || l.serves(l.peer) || l.peer.reported {
 		return false
 	}
 	l.peer.reported = true

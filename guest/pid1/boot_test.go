@@ -22,7 +22,7 @@ func (b *box) bootTo(stdout *os.File) link.BootStatus {
 	stderr, record := b.primaryFile("stderr"), b.primaryFile("record")
 	defer stderr.Close()
 	defer record.Close()
-	status, err := b.link.Boot(b.context(), stdout, stderr, record)
+	status, err := b.link.Boot(b.context(), nil, stdout, stderr, record)
 	b.check(err)
 	return status
 }
@@ -120,7 +120,7 @@ func TestBootAcrossReconnect(t *testing.T) {
 	defer w.Close()
 	guest, lost := b.link, make(chan error)
 	go func() {
-		_, err := guest.Boot(t.Context(), w, w, nil)
+		_, err := guest.Boot(t.Context(), nil, w, w, nil)
 		lost <- err
 	}()
 	if _, err := stdout.Read(make([]byte, 100)); err != nil {

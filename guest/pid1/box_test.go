@@ -40,6 +40,7 @@ type box struct {
 	gone   chan struct{} // closed when init has ended
 	serial atomic.Int64
 
+	held     bool        // it was made ahead
 	away     sync.Mutex  // held: init is not let in
 	impostor atomic.Bool // the test itself passes for init
 }
@@ -125,7 +126,7 @@ func (b *box) listen() {
 			return nil
 		}
 		return errors.New("not the init of this sandbox")
-	}}, slog.New(slog.DiscardHandler))
+	}, Held: b.held}, slog.New(slog.DiscardHandler))
 	b.check(err)
 	b.link = link
 }

@@ -14,8 +14,15 @@ type lookup struct {
 	account.Rules
 }
 
-// question is about one start.
+// identity is what a sandbox that was made ahead has become.
+type identity struct {
+	options
+	environ []string
+}
+
+// question is about one start, or tells what the sandbox has become, which is not answered.
 type question struct {
+	as      *identity
 	of      *execution
 	user    string
 	primary bool
@@ -34,6 +41,10 @@ type answer struct {
 func (l *lookup) run(questions <-chan question, answers chan<- answer) {
 	made := false
 	for q := range questions {
+		if q.as != nil {
+			l.options, l.environ, l.User = q.as.options, q.as.environ, q.as.user
+			continue
+		}
 		if !made && l.Refresh() == nil {
 			if a, problem := l.Of(""); problem == "" {
 				account.MakePlaces(l.tmpfs, l.workdir, l.own, a)

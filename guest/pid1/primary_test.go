@@ -152,7 +152,7 @@ func TestCommandWithoutRecord(t *testing.T) {
 	b := newBox(t).startCommand("", sh("exit 3"))
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := b.link.Boot(over, os.Stdout, os.Stderr, nil); err != context.Canceled {
+	if _, err := b.link.Boot(over, nil, os.Stdout, os.Stderr, nil); err != context.Canceled {
 		t.Fatal(err)
 	}
 	if got := b.boot(); got != handedOver {

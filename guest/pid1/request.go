@@ -23,6 +23,7 @@ func (s *sandbox) receive(r received) {
 	case nil:
 		s.greet(r.from)
 	case *protocol.Boot:
+		identify(s, m.As)
 		s.startPrimary(r.fds)
 	case *protocol.Exec:
 		s.exec(m, r.fds)

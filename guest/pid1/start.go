@@ -261,6 +261,34 @@ func (s *sandbox) cancel(e *execution, grace time.Duration) {
 	s.replay(st)
 }
 
+// identify gives a sandbox that was made ahead what it lacks, before anything runs in it. The lookup hears of it before any question.
+func identify(s *sandbox, as *protocol.Identity) {
+	if as == nil || s.booted {
+		return
+	}
+	s.environ = overlaid(s.environ, as.Env)
+	s.user, s.command = as.User, as.Command
+	if as.Workdir != "" {
+		s.workdir = as.Workdir
+	}
+	s.questions = append(s.questions, question{as: &identity{s.options, s.environ}})
+}
+
+// overlaid is base with entries in place of those of the same name, or after them.
+func overlaid(base, entries []string) []string {
+	base = slices.Clone(base)
+	for _, entry := range entries {
+		key, _, _ := strings.Cut(entry, "=")
+		at := slices.IndexFunc(base, func(other string) bool { return strings.HasPrefix(other, key+"=") })
+		if at < 0 {
+			base = append(base, entry)
+			continue
+		}
+		base[at] = entry
+	}
+	return base
+}
+
 // startPrimary runs the image's entrypoint or, without one, the main command, once in the life of init.
 func (s *sandbox) startPrimary(fds []int) {
 	if s.booted {

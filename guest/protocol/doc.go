@@ -9,7 +9,7 @@
 //
 //	init                                 daemon
 //	Hello{version, booted, execs}  ->          first frame of each connection
-//	                               <-    Boot{} + stdout, stderr, record  once per life of init
+//	                               <-    Boot{as} + stdout, stderr, record  once per life of init
 //	Booted{status}                 ->
 //	                               <-    Exec{id, argv, roles, ...} + descriptors
 //	Started{id, pid}               ->

@@ -71,7 +71,10 @@ type KnownExec struct {
 
 // Boot hands over the primary log; descriptors: stdout, stderr, and the main command's record, which
 // is needed only when there is one. The image's entrypoint or, without one, the main command starts now.
-type Boot struct{}
+type Boot struct {
+	// As is what a sandbox that was made ahead becomes, nil for any other. Its image has no entrypoint.
+	As *Identity
+}
 
 // Booted tells that the image's entrypoint is done with its preparations, or that the main command
 // was started without one.
@@ -265,9 +268,6 @@ func (m *KnownExec) set(f field) bool {
 	}
 	return true
 }
-
-func (*Boot) put(*encoder)   {}
-func (*Boot) set(field) bool { return true }
 
 func (m *Booted) put(e *encoder) { e.nested(1, &m.Status) }
 

@@ -121,6 +121,13 @@ func oneOf(reason, field, value string, choices ...string) error {
 	return refuse(reason, field, "%s is none of %s; use one of them, or leave it out for %s", quote(value), strings.Join(choices, ", "), choices[0])
 }
 
+func validatePool(pool string) error {
+	if pool == "" || pool == "never" {
+		return nil
+	}
+	return refuse(ReasonPoolInvalid, "create_spec.pool", "%s is not never; use that, or leave it out to take a sandbox that was made ahead where one fits", quote(pool))
+}
+
 // validateCommand accepts an empty list.
 func validateCommand(field string, command []string) error {
 	if len(command) > 0 && command[0] == "" {

@@ -93,6 +93,9 @@ const (
 	ReasonLeaseInvalid         = "LEASE_INVALID"
 	ReasonRestartPolicyInvalid = "RESTART_POLICY_INVALID"
 
+	// A way to make the sandbox that does not exist.
+	ReasonPoolInvalid = "POOL_INVALID"
+
 	// A pull policy that does not exist.
 	ReasonPullPolicyInvalid = "PULL_POLICY_INVALID"
 

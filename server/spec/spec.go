@@ -122,6 +122,7 @@ func validateScalars(spec *agboxv1.CreateSpec) error {
 		validateEnvs("create_spec.envs", spec.Envs),
 		ValidateLabels("create_spec.labels", spec.Labels),
 		ValidateDuration("create_spec.idle_ttl", spec.IdleTtl),
+		validatePool(spec.Pool),
 	)
 }
 

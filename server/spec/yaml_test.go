@@ -126,6 +126,7 @@ shm_size: 67108864
 tmpfs: [{target: /tmp, size: 64MB}, {target: /var/tmp, size: "4096"}]
 read_only_root: true
 runtime: runsc
+pool: never
 pull_policy: always
 network:
   mode: allow
@@ -147,7 +148,7 @@ cpu_limit: 1.5 memory_limit: 1610612736 pids_limit: 100 disk_limit: 10737418240 
 tmpfs {target: "/tmp" size: 67108864} tmpfs {target: "/var/tmp" size: 4096}
 read_only_root: true pull_policy: "always"
 network {mode: "allow" allow {cidr: "192.0.2.0/24" ports: 80 ports: 443 protocol: "tcp"} private: true}
-hostname: "box" extra_hosts {key: "db" value: "192.0.2.7"} cap_add: "IPC_LOCK" allow_new_privileges: true on_command_end: "keep" runtime: "runsc"
+hostname: "box" extra_hosts {key: "db" value: "192.0.2.7"} cap_add: "IPC_LOCK" allow_new_privileges: true on_command_end: "keep" runtime: "runsc" pool: "never"
 optional_services {name: "s" image: "x" cpu_limit: 2 memory_limit: 536870912 command: "a" tmpfs {target: "/t"}}`},
 		{"ports by alias", "ports: [&p 22:22, &q {container_port: 1}, *q]\nhostname: *p", `hostname: "22:22"
 ports {container_port: 22 host_port: 22 protocol: "tcp"} ports {container_port: 1} ports {container_port: 1}`},

@@ -46,7 +46,7 @@ func NewDaemon(binary, dir, host string) (*Daemon, error) {
 			return nil, err
 		}
 	}
-	text := fmt.Sprintf("[runtime]\nidle_ttl = \"0s\"\nstop_grace = \"2s\"\n[network]\npool = %q\n[log]\nlevel = \"debug\"\n", pool(dir))
+	text := fmt.Sprintf("[runtime]\nidle_ttl = \"0s\"\nstop_grace = \"2s\"\n[pool]\nrecent = 0\n[network]\npool = %q\n[log]\nlevel = \"debug\"\n", pool(dir))
 	return d, os.WriteFile(filepath.Join(config, "config.toml"), []byte(text), 0o600)
 }
 

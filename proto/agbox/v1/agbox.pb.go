@@ -1250,7 +1250,9 @@ type CreateSpec struct {
 	Runtime string `protobuf:"bytes,89,opt,name=runtime,proto3" json:"runtime,omitempty"`
 	// What a sandbox that is paused or stopped goes on for, beside being asked to: "traffic", a connection to one of its ports
 	// (DialPort); omitted: nothing.
-	Wake          string `protobuf:"bytes,98,opt,name=wake,proto3" json:"wake,omitempty"`
+	Wake string `protobuf:"bytes,98,opt,name=wake,proto3" json:"wake,omitempty"`
+	// "never": the sandbox is not one that was made ahead; omitted: it is where one is ready that fits.
+	Pool          string `protobuf:"bytes,96,opt,name=pool,proto3" json:"pool,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1533,6 +1535,13 @@ func (x *CreateSpec) GetRuntime() string {
 func (x *CreateSpec) GetWake() string {
 	if x != nil {
 		return x.Wake
+	}
+	return ""
+}
+
+func (x *CreateSpec) GetPool() string {
+	if x != nil {
+		return x.Pool
 	}
 	return ""
 }
@@ -5270,6 +5279,9 @@ type InfoResponse struct {
 	// Networks that were made ahead and that nobody has yet, and how many are kept so.
 	NetworksReady uint32 `protobuf:"varint,94,opt,name=networks_ready,json=networksReady,proto3" json:"networks_ready,omitempty"`
 	NetworksKept  uint32 `protobuf:"varint,95,opt,name=networks_kept,json=networksKept,proto3" json:"networks_kept,omitempty"`
+	// What is made ahead, by class, and how many creates found nothing to take, by why.
+	Pool          []*PoolClass      `protobuf:"bytes,96,rep,name=pool,proto3" json:"pool,omitempty"`
+	PoolMisses    map[string]uint64 `protobuf:"bytes,97,rep,name=pool_misses,json=poolMisses,proto3" json:"pool_misses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5430,6 +5442,125 @@ func (x *InfoResponse) GetNetworksKept() uint32 {
 	return 0
 }
 
+func (x *InfoResponse) GetPool() []*PoolClass {
+	if x != nil {
+		return x.Pool
+	}
+	return nil
+}
+
+func (x *InfoResponse) GetPoolMisses() map[string]uint64 {
+	if x != nil {
+		return x.PoolMisses
+	}
+	return nil
+}
+
+// PoolClass is what sandboxes have in common that can stand in for each other until they are taken.
+type PoolClass struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the class: a digest of all that belongs to it.
+	Class string `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
+	Image string `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	// How many are kept now, are ready, and are being made.
+	Size   uint32 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	Ready  uint32 `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
+	Making uint32 `protobuf:"varint,5,opt,name=making,proto3" json:"making,omitempty"`
+	// Creates that took one, and that found none ready.
+	Hits   uint64 `protobuf:"varint,6,opt,name=hits,proto3" json:"hits,omitempty"`
+	Misses uint64 `protobuf:"varint,7,opt,name=misses,proto3" json:"misses,omitempty"`
+	// What keeps them from being made; "": nothing.
+	Problem       string `protobuf:"bytes,8,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PoolClass) Reset() {
+	*x = PoolClass{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PoolClass) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PoolClass) ProtoMessage() {}
+
+func (x *PoolClass) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PoolClass.ProtoReflect.Descriptor instead.
+func (*PoolClass) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *PoolClass) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *PoolClass) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *PoolClass) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *PoolClass) GetReady() uint32 {
+	if x != nil {
+		return x.Ready
+	}
+	return 0
+}
+
+func (x *PoolClass) GetMaking() uint32 {
+	if x != nil {
+		return x.Making
+	}
+	return 0
+}
+
+func (x *PoolClass) GetHits() uint64 {
+	if x != nil {
+		return x.Hits
+	}
+	return 0
+}
+
+func (x *PoolClass) GetMisses() uint64 {
+	if x != nil {
+		return x.Misses
+	}
+	return 0
+}
+
+func (x *PoolClass) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // Orphan is what was found of a sandbox that the database does not know. It can be taken in by agboxd --adopt until it is removed.
 type Orphan struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5442,7 +5573,7 @@ type Orphan struct {
 
 func (x *Orphan) Reset() {
 	*x = Orphan{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5454,7 +5585,7 @@ func (x *Orphan) String() string {
 func (*Orphan) ProtoMessage() {}
 
 func (x *Orphan) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[65]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5467,7 +5598,7 @@ func (x *Orphan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orphan.ProtoReflect.Descriptor instead.
 func (*Orphan) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{65}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Orphan) GetSandboxId() string {
@@ -5499,7 +5630,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5511,7 +5642,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[66]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5524,7 +5655,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{66}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{67}
 }
 
 // BackupChunk is the next part of the database.
@@ -5537,7 +5668,7 @@ type BackupChunk struct {
 
 func (x *BackupChunk) Reset() {
 	*x = BackupChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5549,7 +5680,7 @@ func (x *BackupChunk) String() string {
 func (*BackupChunk) ProtoMessage() {}
 
 func (x *BackupChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[67]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5562,7 +5693,7 @@ func (x *BackupChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
 func (*BackupChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{67}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *BackupChunk) GetData() []byte {
@@ -5581,7 +5712,7 @@ type HoldSandboxRequest struct {
 
 func (x *HoldSandboxRequest) Reset() {
 	*x = HoldSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5593,7 +5724,7 @@ func (x *HoldSandboxRequest) String() string {
 func (*HoldSandboxRequest) ProtoMessage() {}
 
 func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[68]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5606,7 +5737,7 @@ func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxRequest.ProtoReflect.Descriptor instead.
 func (*HoldSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{68}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *HoldSandboxRequest) GetSandboxId() string {
@@ -5625,7 +5756,7 @@ type HoldSandboxResponse struct {
 
 func (x *HoldSandboxResponse) Reset() {
 	*x = HoldSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5637,7 +5768,7 @@ func (x *HoldSandboxResponse) String() string {
 func (*HoldSandboxResponse) ProtoMessage() {}
 
 func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5650,7 +5781,7 @@ func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxResponse.ProtoReflect.Descriptor instead.
 func (*HoldSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *HoldSandboxResponse) GetSandbox() *SandboxHandle {
@@ -5669,7 +5800,7 @@ type DetachSandboxRequest struct {
 
 func (x *DetachSandboxRequest) Reset() {
 	*x = DetachSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5681,7 +5812,7 @@ func (x *DetachSandboxRequest) String() string {
 func (*DetachSandboxRequest) ProtoMessage() {}
 
 func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5694,7 +5825,7 @@ func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DetachSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DetachSandboxRequest) GetSandboxId() string {
@@ -5719,7 +5850,7 @@ type AttachExecRequest struct {
 
 func (x *AttachExecRequest) Reset() {
 	*x = AttachExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5731,7 +5862,7 @@ func (x *AttachExecRequest) String() string {
 func (*AttachExecRequest) ProtoMessage() {}
 
 func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5744,7 +5875,7 @@ func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecRequest.ProtoReflect.Descriptor instead.
 func (*AttachExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AttachExecRequest) GetMessage() isAttachExecRequest_Message {
@@ -5837,7 +5968,7 @@ type AttachExecStart struct {
 
 func (x *AttachExecStart) Reset() {
 	*x = AttachExecStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5849,7 +5980,7 @@ func (x *AttachExecStart) String() string {
 func (*AttachExecStart) ProtoMessage() {}
 
 func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5862,7 +5993,7 @@ func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecStart.ProtoReflect.Descriptor instead.
 func (*AttachExecStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AttachExecStart) GetExecId() string {
@@ -5917,7 +6048,7 @@ type AttachExecResponse struct {
 
 func (x *AttachExecResponse) Reset() {
 	*x = AttachExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5929,7 +6060,7 @@ func (x *AttachExecResponse) String() string {
 func (*AttachExecResponse) ProtoMessage() {}
 
 func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5942,7 +6073,7 @@ func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecResponse.ProtoReflect.Descriptor instead.
 func (*AttachExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AttachExecResponse) GetMessage() isAttachExecResponse_Message {
@@ -6061,7 +6192,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6073,7 +6204,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6086,7 +6217,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ExecStarted) GetPid() uint32 {
@@ -6113,7 +6244,7 @@ type ReadSandboxLogRequest struct {
 
 func (x *ReadSandboxLogRequest) Reset() {
 	*x = ReadSandboxLogRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6125,7 +6256,7 @@ func (x *ReadSandboxLogRequest) String() string {
 func (*ReadSandboxLogRequest) ProtoMessage() {}
 
 func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6138,7 +6269,7 @@ func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSandboxLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadSandboxLogRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ReadSandboxLogRequest) GetSandboxId() string {
@@ -6187,7 +6318,7 @@ type SandboxLogChunk struct {
 
 func (x *SandboxLogChunk) Reset() {
 	*x = SandboxLogChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6199,7 +6330,7 @@ func (x *SandboxLogChunk) String() string {
 func (*SandboxLogChunk) ProtoMessage() {}
 
 func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6212,7 +6343,7 @@ func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxLogChunk.ProtoReflect.Descriptor instead.
 func (*SandboxLogChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SandboxLogChunk) GetData() []byte {
@@ -6242,7 +6373,7 @@ type UploadFilesRequest struct {
 
 func (x *UploadFilesRequest) Reset() {
 	*x = UploadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6254,7 +6385,7 @@ func (x *UploadFilesRequest) String() string {
 func (*UploadFilesRequest) ProtoMessage() {}
 
 func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6267,7 +6398,7 @@ func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
@@ -6326,7 +6457,7 @@ type UploadFilesStart struct {
 
 func (x *UploadFilesStart) Reset() {
 	*x = UploadFilesStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6338,7 +6469,7 @@ func (x *UploadFilesStart) String() string {
 func (*UploadFilesStart) ProtoMessage() {}
 
 func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6351,7 +6482,7 @@ func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesStart.ProtoReflect.Descriptor instead.
 func (*UploadFilesStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *UploadFilesStart) GetSandboxId() string {
@@ -6385,7 +6516,7 @@ type UploadFilesResponse struct {
 
 func (x *UploadFilesResponse) Reset() {
 	*x = UploadFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6397,7 +6528,7 @@ func (x *UploadFilesResponse) String() string {
 func (*UploadFilesResponse) ProtoMessage() {}
 
 func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6410,7 +6541,7 @@ func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
 func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *UploadFilesResponse) GetFiles() uint64 {
@@ -6438,7 +6569,7 @@ type DownloadFilesRequest struct {
 
 func (x *DownloadFilesRequest) Reset() {
 	*x = DownloadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6450,7 +6581,7 @@ func (x *DownloadFilesRequest) String() string {
 func (*DownloadFilesRequest) ProtoMessage() {}
 
 func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6463,7 +6594,7 @@ func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DownloadFilesRequest) GetSandboxId() string {
@@ -6490,7 +6621,7 @@ type DownloadFilesChunk struct {
 
 func (x *DownloadFilesChunk) Reset() {
 	*x = DownloadFilesChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6502,7 +6633,7 @@ func (x *DownloadFilesChunk) String() string {
 func (*DownloadFilesChunk) ProtoMessage() {}
 
 func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6515,7 +6646,7 @@ func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesChunk.ProtoReflect.Descriptor instead.
 func (*DownloadFilesChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DownloadFilesChunk) GetData() []byte {
@@ -6553,7 +6684,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6565,7 +6696,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6578,7 +6709,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -6695,7 +6826,7 @@ type StatFileRequest struct {
 
 func (x *StatFileRequest) Reset() {
 	*x = StatFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6707,7 +6838,7 @@ func (x *StatFileRequest) String() string {
 func (*StatFileRequest) ProtoMessage() {}
 
 func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6720,7 +6851,7 @@ func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileRequest.ProtoReflect.Descriptor instead.
 func (*StatFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *StatFileRequest) GetSandboxId() string {
@@ -6767,7 +6898,7 @@ type StatFileResponse struct {
 
 func (x *StatFileResponse) Reset() {
 	*x = StatFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6779,7 +6910,7 @@ func (x *StatFileResponse) String() string {
 func (*StatFileResponse) ProtoMessage() {}
 
 func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6792,7 +6923,7 @@ func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileResponse.ProtoReflect.Descriptor instead.
 func (*StatFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *StatFileResponse) GetFile() *FileInfo {
@@ -6822,7 +6953,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6834,7 +6965,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6847,7 +6978,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListFilesRequest) GetSandboxId() string {
@@ -6918,7 +7049,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6930,7 +7061,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6943,7 +7074,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -6975,7 +7106,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6987,7 +7118,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7000,7 +7131,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RemoveFileRequest) GetSandboxId() string {
@@ -7046,7 +7177,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7058,7 +7189,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7071,7 +7202,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
 }
 
 type WatchFilesRequest struct {
@@ -7089,7 +7220,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7101,7 +7232,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7114,7 +7245,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WatchFilesRequest) GetSandboxId() string {
@@ -7170,7 +7301,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7182,7 +7313,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7195,7 +7326,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ReadFileRequest) GetSandboxId() string {
@@ -7251,7 +7382,7 @@ type ReadFileChunk struct {
 
 func (x *ReadFileChunk) Reset() {
 	*x = ReadFileChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7263,7 +7394,7 @@ func (x *ReadFileChunk) String() string {
 func (*ReadFileChunk) ProtoMessage() {}
 
 func (x *ReadFileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7276,7 +7407,7 @@ func (x *ReadFileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileChunk.ProtoReflect.Descriptor instead.
 func (*ReadFileChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ReadFileChunk) GetFile() *FileInfo {
@@ -7306,7 +7437,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7318,7 +7449,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7331,7 +7462,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WriteFileRequest) GetMessage() isWriteFileRequest_Message {
@@ -7401,7 +7532,7 @@ type WriteFileStart struct {
 
 func (x *WriteFileStart) Reset() {
 	*x = WriteFileStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7413,7 +7544,7 @@ func (x *WriteFileStart) String() string {
 func (*WriteFileStart) ProtoMessage() {}
 
 func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7426,7 +7557,7 @@ func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileStart.ProtoReflect.Descriptor instead.
 func (*WriteFileStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *WriteFileStart) GetSandboxId() string {
@@ -7501,7 +7632,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7513,7 +7644,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7526,7 +7657,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WriteFileResponse) GetFile() *FileInfo {
@@ -7552,7 +7683,7 @@ type MakeDirectoryRequest struct {
 
 func (x *MakeDirectoryRequest) Reset() {
 	*x = MakeDirectoryRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7564,7 +7695,7 @@ func (x *MakeDirectoryRequest) String() string {
 func (*MakeDirectoryRequest) ProtoMessage() {}
 
 func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7577,7 +7708,7 @@ func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *MakeDirectoryRequest) GetSandboxId() string {
@@ -7631,7 +7762,7 @@ type MakeDirectoryResponse struct {
 
 func (x *MakeDirectoryResponse) Reset() {
 	*x = MakeDirectoryResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7643,7 +7774,7 @@ func (x *MakeDirectoryResponse) String() string {
 func (*MakeDirectoryResponse) ProtoMessage() {}
 
 func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7656,7 +7787,7 @@ func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *MakeDirectoryResponse) GetDirectory() *FileInfo {
@@ -7685,7 +7816,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7697,7 +7828,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7710,7 +7841,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *MoveFileRequest) GetSandboxId() string {
@@ -7771,7 +7902,7 @@ type MoveFileResponse struct {
 
 func (x *MoveFileResponse) Reset() {
 	*x = MoveFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7783,7 +7914,7 @@ func (x *MoveFileResponse) String() string {
 func (*MoveFileResponse) ProtoMessage() {}
 
 func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7796,7 +7927,7 @@ func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
 func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *MoveFileResponse) GetFile() *FileInfo {
@@ -7822,7 +7953,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7834,7 +7965,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7847,7 +7978,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *FileEvent) GetKind() string {
@@ -7899,7 +8030,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7911,7 +8042,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7924,7 +8055,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Snapshot) GetSnapshotId() string {
@@ -7995,7 +8126,7 @@ type SnapshotSandboxRequest struct {
 
 func (x *SnapshotSandboxRequest) Reset() {
 	*x = SnapshotSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8007,7 +8138,7 @@ func (x *SnapshotSandboxRequest) String() string {
 func (*SnapshotSandboxRequest) ProtoMessage() {}
 
 func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8020,7 +8151,7 @@ func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *SnapshotSandboxRequest) GetSandboxId() string {
@@ -8053,7 +8184,7 @@ type SnapshotSandboxResponse struct {
 
 func (x *SnapshotSandboxResponse) Reset() {
 	*x = SnapshotSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8065,7 +8196,7 @@ func (x *SnapshotSandboxResponse) String() string {
 func (*SnapshotSandboxResponse) ProtoMessage() {}
 
 func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8078,7 +8209,7 @@ func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SnapshotSandboxResponse) GetSnapshot() *Snapshot {
@@ -8103,7 +8234,7 @@ type SnapshotProgress struct {
 
 func (x *SnapshotProgress) Reset() {
 	*x = SnapshotProgress{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8115,7 +8246,7 @@ func (x *SnapshotProgress) String() string {
 func (*SnapshotProgress) ProtoMessage() {}
 
 func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8128,7 +8259,7 @@ func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotProgress.ProtoReflect.Descriptor instead.
 func (*SnapshotProgress) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SnapshotProgress) GetStage() string {
@@ -8163,7 +8294,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8175,7 +8306,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8188,7 +8319,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListSnapshotsRequest) GetLabelSelector() map[string]string {
@@ -8215,7 +8346,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8227,7 +8358,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8240,7 +8371,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -8259,7 +8390,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8271,7 +8402,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8284,7 +8415,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DeleteSnapshotRequest) GetSnapshotId() string {
@@ -8302,7 +8433,7 @@ type DeleteSnapshotResponse struct {
 
 func (x *DeleteSnapshotResponse) Reset() {
 	*x = DeleteSnapshotResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8314,7 +8445,7 @@ func (x *DeleteSnapshotResponse) String() string {
 func (*DeleteSnapshotResponse) ProtoMessage() {}
 
 func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8327,7 +8458,7 @@ func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
 }
 
 type ForkSandboxRequest struct {
@@ -8343,7 +8474,7 @@ type ForkSandboxRequest struct {
 
 func (x *ForkSandboxRequest) Reset() {
 	*x = ForkSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8355,7 +8486,7 @@ func (x *ForkSandboxRequest) String() string {
 func (*ForkSandboxRequest) ProtoMessage() {}
 
 func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8368,7 +8499,7 @@ func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ForkSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ForkSandboxRequest) GetSandboxId() string {
@@ -8405,7 +8536,7 @@ type StopSandboxesRequest struct {
 
 func (x *StopSandboxesRequest) Reset() {
 	*x = StopSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8417,7 +8548,7 @@ func (x *StopSandboxesRequest) String() string {
 func (*StopSandboxesRequest) ProtoMessage() {}
 
 func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8430,7 +8561,7 @@ func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *StopSandboxesRequest) GetLabelSelector() map[string]string {
@@ -8471,7 +8602,7 @@ type EventSequences struct {
 
 func (x *EventSequences) Reset() {
 	*x = EventSequences{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8483,7 +8614,7 @@ func (x *EventSequences) String() string {
 func (*EventSequences) ProtoMessage() {}
 
 func (x *EventSequences) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8496,7 +8627,7 @@ func (x *EventSequences) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventSequences.ProtoReflect.Descriptor instead.
 func (*EventSequences) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *EventSequences) GetValues() []uint64 {
@@ -8516,7 +8647,7 @@ type StopSandboxesResponse struct {
 
 func (x *StopSandboxesResponse) Reset() {
 	*x = StopSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8528,7 +8659,7 @@ func (x *StopSandboxesResponse) String() string {
 func (*StopSandboxesResponse) ProtoMessage() {}
 
 func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8541,7 +8672,7 @@ func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*StopSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *StopSandboxesResponse) GetSandboxIds() []string {
@@ -8569,7 +8700,7 @@ type ResumeSandboxesRequest struct {
 
 func (x *ResumeSandboxesRequest) Reset() {
 	*x = ResumeSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8581,7 +8712,7 @@ func (x *ResumeSandboxesRequest) String() string {
 func (*ResumeSandboxesRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8594,7 +8725,7 @@ func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ResumeSandboxesRequest) GetLabelSelector() map[string]string {
@@ -8621,7 +8752,7 @@ type ResumeSandboxesResponse struct {
 
 func (x *ResumeSandboxesResponse) Reset() {
 	*x = ResumeSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8633,7 +8764,7 @@ func (x *ResumeSandboxesResponse) String() string {
 func (*ResumeSandboxesResponse) ProtoMessage() {}
 
 func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8646,7 +8777,7 @@ func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ResumeSandboxesResponse) GetSandboxIds() []string {
@@ -8681,7 +8812,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8693,7 +8824,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8706,7 +8837,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{114}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *PruneRequest) GetLabelSelector() map[string]string {
@@ -8754,7 +8885,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8766,7 +8897,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8779,7 +8910,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{115}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *PruneResponse) GetSandboxIds() []string {
@@ -8804,7 +8935,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8816,7 +8947,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8829,7 +8960,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{116}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{117}
 }
 
 type DoctorResponse struct {
@@ -8841,7 +8972,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8853,7 +8984,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8866,7 +8997,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{117}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -8890,7 +9021,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8902,7 +9033,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8915,7 +9046,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{118}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Finding) GetCheck() string {
@@ -8957,7 +9088,7 @@ type WatchStatsRequest struct {
 
 func (x *WatchStatsRequest) Reset() {
 	*x = WatchStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8969,7 +9100,7 @@ func (x *WatchStatsRequest) String() string {
 func (*WatchStatsRequest) ProtoMessage() {}
 
 func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8982,7 +9113,7 @@ func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{119}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
@@ -9010,7 +9141,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9022,7 +9153,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9035,7 +9166,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{120}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -9063,7 +9194,7 @@ type SandboxChangesRequest struct {
 
 func (x *SandboxChangesRequest) Reset() {
 	*x = SandboxChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9075,7 +9206,7 @@ func (x *SandboxChangesRequest) String() string {
 func (*SandboxChangesRequest) ProtoMessage() {}
 
 func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9088,7 +9219,7 @@ func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesRequest.ProtoReflect.Descriptor instead.
 func (*SandboxChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{121}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *SandboxChangesRequest) GetSandboxId() string {
@@ -9116,7 +9247,7 @@ type SandboxChangesResponse struct {
 
 func (x *SandboxChangesResponse) Reset() {
 	*x = SandboxChangesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9128,7 +9259,7 @@ func (x *SandboxChangesResponse) String() string {
 func (*SandboxChangesResponse) ProtoMessage() {}
 
 func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9141,7 +9272,7 @@ func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesResponse.ProtoReflect.Descriptor instead.
 func (*SandboxChangesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{122}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *SandboxChangesResponse) GetMount() *ChangedMount {
@@ -9170,7 +9301,7 @@ type ChangedMount struct {
 
 func (x *ChangedMount) Reset() {
 	*x = ChangedMount{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9182,7 +9313,7 @@ func (x *ChangedMount) String() string {
 func (*ChangedMount) ProtoMessage() {}
 
 func (x *ChangedMount) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9195,7 +9326,7 @@ func (x *ChangedMount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedMount.ProtoReflect.Descriptor instead.
 func (*ChangedMount) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{123}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ChangedMount) GetTarget() string {
@@ -9248,7 +9379,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9260,7 +9391,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9273,7 +9404,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{124}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Change) GetPath() string {
@@ -9371,7 +9502,7 @@ type DownloadChangesRequest struct {
 
 func (x *DownloadChangesRequest) Reset() {
 	*x = DownloadChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9383,7 +9514,7 @@ func (x *DownloadChangesRequest) String() string {
 func (*DownloadChangesRequest) ProtoMessage() {}
 
 func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9396,7 +9527,7 @@ func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadChangesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{125}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *DownloadChangesRequest) GetSandboxId() string {
@@ -9427,7 +9558,7 @@ type DialPortRequest struct {
 
 func (x *DialPortRequest) Reset() {
 	*x = DialPortRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9439,7 +9570,7 @@ func (x *DialPortRequest) String() string {
 func (*DialPortRequest) ProtoMessage() {}
 
 func (x *DialPortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9452,7 +9583,7 @@ func (x *DialPortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialPortRequest.ProtoReflect.Descriptor instead.
 func (*DialPortRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{126}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *DialPortRequest) GetSandboxId() string {
@@ -9494,7 +9625,7 @@ type DialPortResponse struct {
 
 func (x *DialPortResponse) Reset() {
 	*x = DialPortResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9506,7 +9637,7 @@ func (x *DialPortResponse) String() string {
 func (*DialPortResponse) ProtoMessage() {}
 
 func (x *DialPortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9519,7 +9650,7 @@ func (x *DialPortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialPortResponse.ProtoReflect.Descriptor instead.
 func (*DialPortResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{127}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *DialPortResponse) GetData() []byte {
@@ -9610,7 +9741,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x12NetworkDestination\x12\x12\n" +
 	"\x04cidr\x18\x01 \x01(\tR\x04cidr\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x1a\n" +
-	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\xbd\f\n" +
+	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\xd1\f\n" +
 	"\n" +
 	"CreateSpec\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12+\n" +
@@ -9653,7 +9784,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x05lease\x18W \x01(\v2\x13.agbox.v1.LeaseSpecR\x05lease\x12>\n" +
 	"\x0erestart_policy\x18X \x01(\v2\x17.agbox.v1.RestartPolicyR\rrestartPolicy\x12\x18\n" +
 	"\aruntime\x18Y \x01(\tR\aruntime\x12\x12\n" +
-	"\x04wake\x18b \x01(\tR\x04wake\x1a9\n" +
+	"\x04wake\x18b \x01(\tR\x04wake\x12\x12\n" +
+	"\x04pool\x18` \x01(\tR\x04pool\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a7\n" +
@@ -10001,7 +10133,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0fdisk_read_bytes\x18\t \x01(\x04R\rdiskReadBytes\x12,\n" +
 	"\x12disk_written_bytes\x18\n" +
 	" \x01(\x04R\x10diskWrittenBytes\"\r\n" +
-	"\vInfoRequest\"\xe0\a\n" +
+	"\vInfoRequest\"\x91\t\n" +
 	"\fInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12%\n" +
 	"\x0eengine_version\x18\x02 \x01(\tR\rengineVersion\x12,\n" +
@@ -10021,7 +10153,10 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x0eengine_running\x18\\ \x03(\v2).agbox.v1.InfoResponse.EngineRunningEntryR\rengineRunning\x12P\n" +
 	"\x0eengine_waiting\x18] \x03(\v2).agbox.v1.InfoResponse.EngineWaitingEntryR\rengineWaiting\x12%\n" +
 	"\x0enetworks_ready\x18^ \x01(\rR\rnetworksReady\x12#\n" +
-	"\rnetworks_kept\x18_ \x01(\rR\fnetworksKept\x1a<\n" +
+	"\rnetworks_kept\x18_ \x01(\rR\fnetworksKept\x12'\n" +
+	"\x04pool\x18` \x03(\v2\x13.agbox.v1.PoolClassR\x04pool\x12G\n" +
+	"\vpool_misses\x18a \x03(\v2&.agbox.v1.InfoResponse.PoolMissesEntryR\n" +
+	"poolMisses\x1a<\n" +
 	"\x0eSandboxesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a@\n" +
@@ -10030,7 +10165,19 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a@\n" +
 	"\x12EngineWaitingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x99\x01\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a=\n" +
+	"\x0fPoolMissesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xbf\x01\n" +
+	"\tPoolClass\x12\x14\n" +
+	"\x05class\x18\x01 \x01(\tR\x05class\x12\x14\n" +
+	"\x05image\x18\x02 \x01(\tR\x05image\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\rR\x04size\x12\x14\n" +
+	"\x05ready\x18\x04 \x01(\rR\x05ready\x12\x16\n" +
+	"\x06making\x18\x05 \x01(\rR\x06making\x12\x12\n" +
+	"\x04hits\x18\x06 \x01(\x04R\x04hits\x12\x16\n" +
+	"\x06misses\x18\a \x01(\x04R\x06misses\x12\x18\n" +
+	"\aproblem\x18\b \x01(\tR\aproblem\"\x99\x01\n" +
 	"\x06Orphan\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x125\n" +
@@ -10515,7 +10662,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 150)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 152)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -10586,102 +10733,104 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*ContainerStats)(nil),                // 66: agbox.v1.ContainerStats
 	(*InfoRequest)(nil),                   // 67: agbox.v1.InfoRequest
 	(*InfoResponse)(nil),                  // 68: agbox.v1.InfoResponse
-	(*Orphan)(nil),                        // 69: agbox.v1.Orphan
-	(*BackupRequest)(nil),                 // 70: agbox.v1.BackupRequest
-	(*BackupChunk)(nil),                   // 71: agbox.v1.BackupChunk
-	(*HoldSandboxRequest)(nil),            // 72: agbox.v1.HoldSandboxRequest
-	(*HoldSandboxResponse)(nil),           // 73: agbox.v1.HoldSandboxResponse
-	(*DetachSandboxRequest)(nil),          // 74: agbox.v1.DetachSandboxRequest
-	(*AttachExecRequest)(nil),             // 75: agbox.v1.AttachExecRequest
-	(*AttachExecStart)(nil),               // 76: agbox.v1.AttachExecStart
-	(*AttachExecResponse)(nil),            // 77: agbox.v1.AttachExecResponse
-	(*ExecStarted)(nil),                   // 78: agbox.v1.ExecStarted
-	(*ReadSandboxLogRequest)(nil),         // 79: agbox.v1.ReadSandboxLogRequest
-	(*SandboxLogChunk)(nil),               // 80: agbox.v1.SandboxLogChunk
-	(*UploadFilesRequest)(nil),            // 81: agbox.v1.UploadFilesRequest
-	(*UploadFilesStart)(nil),              // 82: agbox.v1.UploadFilesStart
-	(*UploadFilesResponse)(nil),           // 83: agbox.v1.UploadFilesResponse
-	(*DownloadFilesRequest)(nil),          // 84: agbox.v1.DownloadFilesRequest
-	(*DownloadFilesChunk)(nil),            // 85: agbox.v1.DownloadFilesChunk
-	(*FileInfo)(nil),                      // 86: agbox.v1.FileInfo
-	(*StatFileRequest)(nil),               // 87: agbox.v1.StatFileRequest
-	(*StatFileResponse)(nil),              // 88: agbox.v1.StatFileResponse
-	(*ListFilesRequest)(nil),              // 89: agbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),             // 90: agbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),             // 91: agbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),            // 92: agbox.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),             // 93: agbox.v1.WatchFilesRequest
-	(*ReadFileRequest)(nil),               // 94: agbox.v1.ReadFileRequest
-	(*ReadFileChunk)(nil),                 // 95: agbox.v1.ReadFileChunk
-	(*WriteFileRequest)(nil),              // 96: agbox.v1.WriteFileRequest
-	(*WriteFileStart)(nil),                // 97: agbox.v1.WriteFileStart
-	(*WriteFileResponse)(nil),             // 98: agbox.v1.WriteFileResponse
-	(*MakeDirectoryRequest)(nil),          // 99: agbox.v1.MakeDirectoryRequest
-	(*MakeDirectoryResponse)(nil),         // 100: agbox.v1.MakeDirectoryResponse
-	(*MoveFileRequest)(nil),               // 101: agbox.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),              // 102: agbox.v1.MoveFileResponse
-	(*FileEvent)(nil),                     // 103: agbox.v1.FileEvent
-	(*Snapshot)(nil),                      // 104: agbox.v1.Snapshot
-	(*SnapshotSandboxRequest)(nil),        // 105: agbox.v1.SnapshotSandboxRequest
-	(*SnapshotSandboxResponse)(nil),       // 106: agbox.v1.SnapshotSandboxResponse
-	(*SnapshotProgress)(nil),              // 107: agbox.v1.SnapshotProgress
-	(*ListSnapshotsRequest)(nil),          // 108: agbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),         // 109: agbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),         // 110: agbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),        // 111: agbox.v1.DeleteSnapshotResponse
-	(*ForkSandboxRequest)(nil),            // 112: agbox.v1.ForkSandboxRequest
-	(*StopSandboxesRequest)(nil),          // 113: agbox.v1.StopSandboxesRequest
-	(*EventSequences)(nil),                // 114: agbox.v1.EventSequences
-	(*StopSandboxesResponse)(nil),         // 115: agbox.v1.StopSandboxesResponse
-	(*ResumeSandboxesRequest)(nil),        // 116: agbox.v1.ResumeSandboxesRequest
-	(*ResumeSandboxesResponse)(nil),       // 117: agbox.v1.ResumeSandboxesResponse
-	(*PruneRequest)(nil),                  // 118: agbox.v1.PruneRequest
-	(*PruneResponse)(nil),                 // 119: agbox.v1.PruneResponse
-	(*DoctorRequest)(nil),                 // 120: agbox.v1.DoctorRequest
-	(*DoctorResponse)(nil),                // 121: agbox.v1.DoctorResponse
-	(*Finding)(nil),                       // 122: agbox.v1.Finding
-	(*WatchStatsRequest)(nil),             // 123: agbox.v1.WatchStatsRequest
-	(*SandboxStats)(nil),                  // 124: agbox.v1.SandboxStats
-	(*SandboxChangesRequest)(nil),         // 125: agbox.v1.SandboxChangesRequest
-	(*SandboxChangesResponse)(nil),        // 126: agbox.v1.SandboxChangesResponse
-	(*ChangedMount)(nil),                  // 127: agbox.v1.ChangedMount
-	(*Change)(nil),                        // 128: agbox.v1.Change
-	(*DownloadChangesRequest)(nil),        // 129: agbox.v1.DownloadChangesRequest
-	(*DialPortRequest)(nil),               // 130: agbox.v1.DialPortRequest
-	(*DialPortResponse)(nil),              // 131: agbox.v1.DialPortResponse
-	nil,                                   // 132: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 133: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 134: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 135: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 136: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 137: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 138: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 139: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 140: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 141: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 142: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 143: agbox.v1.InfoResponse.EngineRunningEntry
-	nil,                                   // 144: agbox.v1.InfoResponse.EngineWaitingEntry
-	nil,                                   // 145: agbox.v1.FileInfo.AttributesEntry
-	nil,                                   // 146: agbox.v1.WriteFileStart.AttributesEntry
-	nil,                                   // 147: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 148: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 149: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 150: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 151: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 152: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 153: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 154: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 155: google.protobuf.Timestamp
+	(*PoolClass)(nil),                     // 69: agbox.v1.PoolClass
+	(*Orphan)(nil),                        // 70: agbox.v1.Orphan
+	(*BackupRequest)(nil),                 // 71: agbox.v1.BackupRequest
+	(*BackupChunk)(nil),                   // 72: agbox.v1.BackupChunk
+	(*HoldSandboxRequest)(nil),            // 73: agbox.v1.HoldSandboxRequest
+	(*HoldSandboxResponse)(nil),           // 74: agbox.v1.HoldSandboxResponse
+	(*DetachSandboxRequest)(nil),          // 75: agbox.v1.DetachSandboxRequest
+	(*AttachExecRequest)(nil),             // 76: agbox.v1.AttachExecRequest
+	(*AttachExecStart)(nil),               // 77: agbox.v1.AttachExecStart
+	(*AttachExecResponse)(nil),            // 78: agbox.v1.AttachExecResponse
+	(*ExecStarted)(nil),                   // 79: agbox.v1.ExecStarted
+	(*ReadSandboxLogRequest)(nil),         // 80: agbox.v1.ReadSandboxLogRequest
+	(*SandboxLogChunk)(nil),               // 81: agbox.v1.SandboxLogChunk
+	(*UploadFilesRequest)(nil),            // 82: agbox.v1.UploadFilesRequest
+	(*UploadFilesStart)(nil),              // 83: agbox.v1.UploadFilesStart
+	(*UploadFilesResponse)(nil),           // 84: agbox.v1.UploadFilesResponse
+	(*DownloadFilesRequest)(nil),          // 85: agbox.v1.DownloadFilesRequest
+	(*DownloadFilesChunk)(nil),            // 86: agbox.v1.DownloadFilesChunk
+	(*FileInfo)(nil),                      // 87: agbox.v1.FileInfo
+	(*StatFileRequest)(nil),               // 88: agbox.v1.StatFileRequest
+	(*StatFileResponse)(nil),              // 89: agbox.v1.StatFileResponse
+	(*ListFilesRequest)(nil),              // 90: agbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),             // 91: agbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),             // 92: agbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),            // 93: agbox.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),             // 94: agbox.v1.WatchFilesRequest
+	(*ReadFileRequest)(nil),               // 95: agbox.v1.ReadFileRequest
+	(*ReadFileChunk)(nil),                 // 96: agbox.v1.ReadFileChunk
+	(*WriteFileRequest)(nil),              // 97: agbox.v1.WriteFileRequest
+	(*WriteFileStart)(nil),                // 98: agbox.v1.WriteFileStart
+	(*WriteFileResponse)(nil),             // 99: agbox.v1.WriteFileResponse
+	(*MakeDirectoryRequest)(nil),          // 100: agbox.v1.MakeDirectoryRequest
+	(*MakeDirectoryResponse)(nil),         // 101: agbox.v1.MakeDirectoryResponse
+	(*MoveFileRequest)(nil),               // 102: agbox.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),              // 103: agbox.v1.MoveFileResponse
+	(*FileEvent)(nil),                     // 104: agbox.v1.FileEvent
+	(*Snapshot)(nil),                      // 105: agbox.v1.Snapshot
+	(*SnapshotSandboxRequest)(nil),        // 106: agbox.v1.SnapshotSandboxRequest
+	(*SnapshotSandboxResponse)(nil),       // 107: agbox.v1.SnapshotSandboxResponse
+	(*SnapshotProgress)(nil),              // 108: agbox.v1.SnapshotProgress
+	(*ListSnapshotsRequest)(nil),          // 109: agbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),         // 110: agbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),         // 111: agbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),        // 112: agbox.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),            // 113: agbox.v1.ForkSandboxRequest
+	(*StopSandboxesRequest)(nil),          // 114: agbox.v1.StopSandboxesRequest
+	(*EventSequences)(nil),                // 115: agbox.v1.EventSequences
+	(*StopSandboxesResponse)(nil),         // 116: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 117: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 118: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 119: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 120: agbox.v1.PruneResponse
+	(*DoctorRequest)(nil),                 // 121: agbox.v1.DoctorRequest
+	(*DoctorResponse)(nil),                // 122: agbox.v1.DoctorResponse
+	(*Finding)(nil),                       // 123: agbox.v1.Finding
+	(*WatchStatsRequest)(nil),             // 124: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 125: agbox.v1.SandboxStats
+	(*SandboxChangesRequest)(nil),         // 126: agbox.v1.SandboxChangesRequest
+	(*SandboxChangesResponse)(nil),        // 127: agbox.v1.SandboxChangesResponse
+	(*ChangedMount)(nil),                  // 128: agbox.v1.ChangedMount
+	(*Change)(nil),                        // 129: agbox.v1.Change
+	(*DownloadChangesRequest)(nil),        // 130: agbox.v1.DownloadChangesRequest
+	(*DialPortRequest)(nil),               // 131: agbox.v1.DialPortRequest
+	(*DialPortResponse)(nil),              // 132: agbox.v1.DialPortResponse
+	nil,                                   // 133: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 134: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 135: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 136: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 137: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 138: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 139: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 140: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 141: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 142: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 143: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 144: agbox.v1.InfoResponse.EngineRunningEntry
+	nil,                                   // 145: agbox.v1.InfoResponse.EngineWaitingEntry
+	nil,                                   // 146: agbox.v1.InfoResponse.PoolMissesEntry
+	nil,                                   // 147: agbox.v1.FileInfo.AttributesEntry
+	nil,                                   // 148: agbox.v1.WriteFileStart.AttributesEntry
+	nil,                                   // 149: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 150: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 151: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 152: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 153: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 154: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 155: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 156: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 157: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	7,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
 	7,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	154, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	154, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	154, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	154, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	132, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	156, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	156, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	156, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	156, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	133, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	9,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	11,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	14,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -10689,45 +10838,45 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	8,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	10,  // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	133, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	134, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	154, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	134, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	135, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	156, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	12,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	11,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	13,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	135, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	154, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	136, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	156, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	16,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	17,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	154, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	154, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	156, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	156, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	10,  // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	136, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	155, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	155, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	137, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	157, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	157, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	19,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	155, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	155, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	155, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	157, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	157, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	157, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	19,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	154, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	155, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	155, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	154, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	155, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	155, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	155, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	155, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	156, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	157, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	157, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	156, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	157, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	157, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	157, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	157, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	155, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	155, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	157, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	157, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	24,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	154, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	154, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	156, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	156, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	155, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	157, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
 	20,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
 	23,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
@@ -10735,205 +10884,207 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	22,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
 	21,  // 58: agbox.v1.SandboxEvent.snapshot_details:type_name -> agbox.v1.SnapshotEventDetails
 	2,   // 59: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	137, // 60: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	155, // 61: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	155, // 62: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	138, // 60: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	157, // 61: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	157, // 62: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
 	24,  // 63: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
 	15,  // 64: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
 	18,  // 65: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	18,  // 66: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	138, // 67: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	139, // 67: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
 	0,   // 68: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	18,  // 69: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	154, // 70: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	139, // 71: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	156, // 70: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	140, // 71: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
 	0,   // 72: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	140, // 73: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	154, // 74: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	141, // 73: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	156, // 74: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
 	42,  // 75: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
 	27,  // 76: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	27,  // 77: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	154, // 78: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	154, // 79: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	154, // 80: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	156, // 78: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	156, // 79: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	156, // 80: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
 	18,  // 81: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	0,   // 82: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	154, // 83: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	156, // 83: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
 	18,  // 84: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	154, // 85: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	156, // 85: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
 	27,  // 86: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	2,   // 87: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
 	27,  // 88: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	155, // 89: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	141, // 90: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	157, // 89: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	142, // 90: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	0,   // 91: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	66,  // 92: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	155, // 93: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	154, // 94: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	142, // 95: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
-	69,  // 96: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	143, // 97: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
-	144, // 98: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
-	155, // 99: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	155, // 100: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
-	18,  // 101: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	76,  // 102: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
-	42,  // 103: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
-	27,  // 104: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
-	62,  // 105: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
-	62,  // 106: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
-	27,  // 107: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
-	78,  // 108: agbox.v1.AttachExecResponse.started:type_name -> agbox.v1.ExecStarted
-	82,  // 109: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	155, // 110: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	145, // 111: agbox.v1.FileInfo.attributes:type_name -> agbox.v1.FileInfo.AttributesEntry
-	86,  // 112: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
-	86,  // 113: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	86,  // 114: agbox.v1.ReadFileChunk.file:type_name -> agbox.v1.FileInfo
-	97,  // 115: agbox.v1.WriteFileRequest.start:type_name -> agbox.v1.WriteFileStart
-	146, // 116: agbox.v1.WriteFileStart.attributes:type_name -> agbox.v1.WriteFileStart.AttributesEntry
-	86,  // 117: agbox.v1.WriteFileResponse.file:type_name -> agbox.v1.FileInfo
-	86,  // 118: agbox.v1.MakeDirectoryResponse.directory:type_name -> agbox.v1.FileInfo
-	86,  // 119: agbox.v1.MoveFileResponse.file:type_name -> agbox.v1.FileInfo
-	147, // 120: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	155, // 121: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
-	15,  // 122: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	148, // 123: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	104, // 124: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	104, // 125: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
-	149, // 126: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	104, // 127: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
-	15,  // 128: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	150, // 129: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	0,   // 130: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	154, // 131: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	114, // 132: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	151, // 133: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	0,   // 134: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	114, // 135: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	152, // 136: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
-	0,   // 137: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	154, // 138: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	122, // 139: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
-	3,   // 140: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
-	153, // 141: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	154, // 142: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
-	66,  // 143: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	127, // 144: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
-	128, // 145: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
-	155, // 146: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
-	155, // 147: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
-	4,   // 148: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
-	28,  // 149: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
-	30,  // 150: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
-	32,  // 151: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
-	34,  // 152: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
-	35,  // 153: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
-	36,  // 154: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
-	37,  // 155: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
-	40,  // 156: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
-	41,  // 157: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
-	44,  // 158: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
-	45,  // 159: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
-	47,  // 160: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
-	49,  // 161: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
-	50,  // 162: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
-	51,  // 163: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
-	52,  // 164: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
-	54,  // 165: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
-	56,  // 166: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
-	58,  // 167: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
-	59,  // 168: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
-	61,  // 169: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
-	63,  // 170: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
-	64,  // 171: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
-	67,  // 172: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	120, // 173: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
-	70,  // 174: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	72,  // 175: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	74,  // 176: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	75,  // 177: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	79,  // 178: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	81,  // 179: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	84,  // 180: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	87,  // 181: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	89,  // 182: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	91,  // 183: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	93,  // 184: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	94,  // 185: agbox.v1.SandboxService.ReadFile:input_type -> agbox.v1.ReadFileRequest
-	96,  // 186: agbox.v1.SandboxService.WriteFile:input_type -> agbox.v1.WriteFileRequest
-	99,  // 187: agbox.v1.SandboxService.MakeDirectory:input_type -> agbox.v1.MakeDirectoryRequest
-	101, // 188: agbox.v1.SandboxService.MoveFile:input_type -> agbox.v1.MoveFileRequest
-	105, // 189: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	105, // 190: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	108, // 191: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	110, // 192: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	112, // 193: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	113, // 194: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	116, // 195: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	118, // 196: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	123, // 197: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	125, // 198: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
-	129, // 199: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
-	130, // 200: agbox.v1.SandboxService.DialPort:input_type -> agbox.v1.DialPortRequest
-	5,   // 201: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	29,  // 202: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	31,  // 203: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	33,  // 204: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	39,  // 205: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 206: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 207: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 208: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	26,  // 209: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	43,  // 210: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	39,  // 211: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	46,  // 212: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	48,  // 213: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	39,  // 214: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 215: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 216: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	53,  // 217: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	55,  // 218: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	57,  // 219: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	39,  // 220: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	60,  // 221: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	62,  // 222: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	26,  // 223: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	65,  // 224: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	68,  // 225: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	121, // 226: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
-	71,  // 227: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	73,  // 228: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	39,  // 229: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	77,  // 230: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	80,  // 231: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	83,  // 232: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	85,  // 233: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	88,  // 234: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	90,  // 235: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	92,  // 236: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	103, // 237: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	95,  // 238: agbox.v1.SandboxService.ReadFile:output_type -> agbox.v1.ReadFileChunk
-	98,  // 239: agbox.v1.SandboxService.WriteFile:output_type -> agbox.v1.WriteFileResponse
-	100, // 240: agbox.v1.SandboxService.MakeDirectory:output_type -> agbox.v1.MakeDirectoryResponse
-	102, // 241: agbox.v1.SandboxService.MoveFile:output_type -> agbox.v1.MoveFileResponse
-	106, // 242: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	107, // 243: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
-	109, // 244: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	111, // 245: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	29,  // 246: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	115, // 247: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	117, // 248: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	119, // 249: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	124, // 250: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	126, // 251: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
-	85,  // 252: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
-	131, // 253: agbox.v1.SandboxService.DialPort:output_type -> agbox.v1.DialPortResponse
-	201, // [201:254] is the sub-list for method output_type
-	148, // [148:201] is the sub-list for method input_type
-	148, // [148:148] is the sub-list for extension type_name
-	148, // [148:148] is the sub-list for extension extendee
-	0,   // [0:148] is the sub-list for field type_name
+	157, // 93: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	156, // 94: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	143, // 95: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	70,  // 96: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
+	144, // 97: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
+	145, // 98: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
+	69,  // 99: agbox.v1.InfoResponse.pool:type_name -> agbox.v1.PoolClass
+	146, // 100: agbox.v1.InfoResponse.pool_misses:type_name -> agbox.v1.InfoResponse.PoolMissesEntry
+	157, // 101: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	157, // 102: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	18,  // 103: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
+	77,  // 104: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
+	42,  // 105: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
+	27,  // 106: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
+	62,  // 107: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
+	62,  // 108: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
+	27,  // 109: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
+	79,  // 110: agbox.v1.AttachExecResponse.started:type_name -> agbox.v1.ExecStarted
+	83,  // 111: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
+	157, // 112: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	147, // 113: agbox.v1.FileInfo.attributes:type_name -> agbox.v1.FileInfo.AttributesEntry
+	87,  // 114: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
+	87,  // 115: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
+	87,  // 116: agbox.v1.ReadFileChunk.file:type_name -> agbox.v1.FileInfo
+	98,  // 117: agbox.v1.WriteFileRequest.start:type_name -> agbox.v1.WriteFileStart
+	148, // 118: agbox.v1.WriteFileStart.attributes:type_name -> agbox.v1.WriteFileStart.AttributesEntry
+	87,  // 119: agbox.v1.WriteFileResponse.file:type_name -> agbox.v1.FileInfo
+	87,  // 120: agbox.v1.MakeDirectoryResponse.directory:type_name -> agbox.v1.FileInfo
+	87,  // 121: agbox.v1.MoveFileResponse.file:type_name -> agbox.v1.FileInfo
+	149, // 122: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	157, // 123: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	15,  // 124: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
+	150, // 125: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	105, // 126: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
+	105, // 127: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
+	151, // 128: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	105, // 129: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	15,  // 130: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
+	152, // 131: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	0,   // 132: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	156, // 133: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	115, // 134: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	153, // 135: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	0,   // 136: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
+	115, // 137: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	154, // 138: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	0,   // 139: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
+	156, // 140: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	123, // 141: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
+	3,   // 142: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
+	155, // 143: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	156, // 144: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	66,  // 145: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
+	128, // 146: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
+	129, // 147: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
+	157, // 148: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	157, // 149: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	4,   // 150: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
+	28,  // 151: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
+	30,  // 152: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
+	32,  // 153: agbox.v1.SandboxService.ListSandboxes:input_type -> agbox.v1.ListSandboxesRequest
+	34,  // 154: agbox.v1.SandboxService.ResumeSandbox:input_type -> agbox.v1.ResumeSandboxRequest
+	35,  // 155: agbox.v1.SandboxService.StopSandbox:input_type -> agbox.v1.StopSandboxRequest
+	36,  // 156: agbox.v1.SandboxService.DeleteSandbox:input_type -> agbox.v1.DeleteSandboxRequest
+	37,  // 157: agbox.v1.SandboxService.DeleteSandboxes:input_type -> agbox.v1.DeleteSandboxesRequest
+	40,  // 158: agbox.v1.SandboxService.SubscribeSandboxEvents:input_type -> agbox.v1.SubscribeSandboxEventsRequest
+	41,  // 159: agbox.v1.SandboxService.CreateExec:input_type -> agbox.v1.CreateExecRequest
+	44,  // 160: agbox.v1.SandboxService.CancelExec:input_type -> agbox.v1.CancelExecRequest
+	45,  // 161: agbox.v1.SandboxService.GetExec:input_type -> agbox.v1.GetExecRequest
+	47,  // 162: agbox.v1.SandboxService.ListActiveExecs:input_type -> agbox.v1.ListActiveExecsRequest
+	49,  // 163: agbox.v1.SandboxService.PauseSandbox:input_type -> agbox.v1.PauseSandboxRequest
+	50,  // 164: agbox.v1.SandboxService.UnpauseSandbox:input_type -> agbox.v1.UnpauseSandboxRequest
+	51,  // 165: agbox.v1.SandboxService.DrainSandbox:input_type -> agbox.v1.DrainSandboxRequest
+	52,  // 166: agbox.v1.SandboxService.ExtendSandbox:input_type -> agbox.v1.ExtendSandboxRequest
+	54,  // 167: agbox.v1.SandboxService.WaitSandbox:input_type -> agbox.v1.WaitSandboxRequest
+	56,  // 168: agbox.v1.SandboxService.WaitExec:input_type -> agbox.v1.WaitExecRequest
+	58,  // 169: agbox.v1.SandboxService.SignalExec:input_type -> agbox.v1.SignalExecRequest
+	59,  // 170: agbox.v1.SandboxService.ListExecs:input_type -> agbox.v1.ListExecsRequest
+	61,  // 171: agbox.v1.SandboxService.ReadExecLog:input_type -> agbox.v1.ReadExecLogRequest
+	63,  // 172: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
+	64,  // 173: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
+	67,  // 174: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
+	121, // 175: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
+	71,  // 176: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
+	73,  // 177: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	75,  // 178: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	76,  // 179: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	80,  // 180: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	82,  // 181: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	85,  // 182: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	88,  // 183: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	90,  // 184: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	92,  // 185: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	94,  // 186: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	95,  // 187: agbox.v1.SandboxService.ReadFile:input_type -> agbox.v1.ReadFileRequest
+	97,  // 188: agbox.v1.SandboxService.WriteFile:input_type -> agbox.v1.WriteFileRequest
+	100, // 189: agbox.v1.SandboxService.MakeDirectory:input_type -> agbox.v1.MakeDirectoryRequest
+	102, // 190: agbox.v1.SandboxService.MoveFile:input_type -> agbox.v1.MoveFileRequest
+	106, // 191: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	106, // 192: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	109, // 193: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	111, // 194: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	113, // 195: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	114, // 196: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	117, // 197: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	119, // 198: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	124, // 199: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	126, // 200: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
+	130, // 201: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
+	131, // 202: agbox.v1.SandboxService.DialPort:input_type -> agbox.v1.DialPortRequest
+	5,   // 203: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	29,  // 204: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	31,  // 205: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	33,  // 206: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	39,  // 207: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 208: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 209: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 210: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	26,  // 211: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	43,  // 212: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	39,  // 213: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	46,  // 214: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	48,  // 215: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	39,  // 216: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 217: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 218: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	53,  // 219: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	55,  // 220: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	57,  // 221: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	39,  // 222: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	60,  // 223: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	62,  // 224: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	26,  // 225: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	65,  // 226: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	68,  // 227: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	122, // 228: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
+	72,  // 229: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	74,  // 230: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	39,  // 231: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	78,  // 232: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	81,  // 233: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	84,  // 234: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	86,  // 235: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	89,  // 236: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	91,  // 237: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	93,  // 238: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	104, // 239: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	96,  // 240: agbox.v1.SandboxService.ReadFile:output_type -> agbox.v1.ReadFileChunk
+	99,  // 241: agbox.v1.SandboxService.WriteFile:output_type -> agbox.v1.WriteFileResponse
+	101, // 242: agbox.v1.SandboxService.MakeDirectory:output_type -> agbox.v1.MakeDirectoryResponse
+	103, // 243: agbox.v1.SandboxService.MoveFile:output_type -> agbox.v1.MoveFileResponse
+	107, // 244: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	108, // 245: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
+	110, // 246: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	112, // 247: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	29,  // 248: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	116, // 249: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	118, // 250: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	120, // 251: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	125, // 252: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	127, // 253: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	86,  // 254: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	132, // 255: agbox.v1.SandboxService.DialPort:output_type -> agbox.v1.DialPortResponse
+	203, // [203:256] is the sub-list for method output_type
+	150, // [150:203] is the sub-list for method input_type
+	150, // [150:150] is the sub-list for extension type_name
+	150, // [150:150] is the sub-list for extension extendee
+	0,   // [0:150] is the sub-list for field type_name
 }
 
 func init() { file_agbox_v1_agbox_proto_init() }
@@ -10951,14 +11102,14 @@ func file_agbox_v1_agbox_proto_init() {
 	file_agbox_v1_agbox_proto_msgTypes[35].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[43].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[57].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[71].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[72].OneofWrappers = []any{
 		(*AttachExecRequest_Start)(nil),
 		(*AttachExecRequest_Stdin)(nil),
 		(*AttachExecRequest_CloseStdin)(nil),
 		(*AttachExecRequest_Resize)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[72].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[73].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[73].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[74].OneofWrappers = []any{
 		(*AttachExecResponse_Attached)(nil),
 		(*AttachExecResponse_Stdout)(nil),
 		(*AttachExecResponse_Stderr)(nil),
@@ -10966,28 +11117,28 @@ func file_agbox_v1_agbox_proto_init() {
 		(*AttachExecResponse_StdinTaken)(nil),
 		(*AttachExecResponse_Started)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[75].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[77].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[76].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[78].OneofWrappers = []any{
 		(*UploadFilesRequest_Start)(nil),
 		(*UploadFilesRequest_Data)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[83].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[85].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[87].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[89].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[92].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[84].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[86].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[88].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[90].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[93].OneofWrappers = []any{
 		(*WriteFileRequest_Start)(nil),
 		(*WriteFileRequest_Data)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[93].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[95].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[94].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[96].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   150,
+			NumMessages:   152,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
