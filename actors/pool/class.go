@@ -38,7 +38,7 @@ var roles = map[protoreflect.Name]role{
 
 	"copies": later, "labels": later, "envs": later, "idle_ttl": later, "command": later, "user": later, "working_dir": later,
 	"pull_policy": later, "max_duration": later, "on_expiry": later, "on_idle": later, "on_command_end": later, "lease": later,
-	"restart_policy": later, "pool": later,
+	"restart_policy": later, "wake": later, "pool": later,
 
 	"mounts": excludes, "builtin_tools": excludes, "required_services": excludes, "optional_services": excludes, "ports": excludes,
 	"gpus": excludes, "hostname": excludes, "lazy": excludes,

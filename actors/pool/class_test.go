@@ -18,7 +18,7 @@ import (
 func TestEveryFieldHasARole(t *testing.T) {
 	t.Parallel()
 	same := []string{"copies", "labels", "envs", "idle_ttl", "command", "user", "working_dir", "pull_policy", "max_duration", "on_expiry",
-		"on_idle", "on_command_end", "lease", "restart_policy", "pool"}
+		"on_idle", "on_command_end", "lease", "restart_policy", "wake", "pool"}
 	never := []string{"mounts", "builtin_tools", "required_services", "optional_services", "ports", "gpus", "hostname", "lazy"}
 	plain, _, whyNot := pool.Fit(&agboxv1.CreateSpec{Image: "image"})
 	if whyNot != "" {

@@ -30,7 +30,7 @@ var specGrants = map[protoreflect.Name]Grant{
 	"image": "", "required_services": "", "optional_services": "", "labels": "", "envs": "", "idle_ttl": "", "command": "", "user": "",
 	"working_dir": "", "cpu_limit": "", "memory_limit": "", "pids_limit": "", "disk_limit": "", "shm_size": "", "tmpfs": "",
 	"read_only_root": "", "pull_policy": "", "network": "", "hostname": "", "extra_hosts": "", "allow_new_privileges": "",
-	"max_duration": "", "on_expiry": "", "on_idle": "", "on_command_end": "", "lazy": "", "lease": "", "restart_policy": "", "wake": "",
+	"max_duration": "", "on_expiry": "", "on_idle": "", "on_command_end": "", "lazy": "", "lease": "", "restart_policy": "", "wake": "", "pool": "",
 }
 
 // serviceGrants is the same for ServiceSpec.
