@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	dockercontainer "github.com/docker/docker/api/types/container"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/agbox-dev/agbox/actors/runtime"
@@ -93,6 +95,13 @@ func (o *Observer) describePrimary(ctx context.Context, sandboxID string, c dock
 		}
 	}
 	describeInit(spec, c.Config)
+	if text, err := os.ReadFile(o.layout.SpecFile(sandboxID)); err == nil { // it took what was made ahead, which does not tell
+		taken := &agboxv1.CreateSpec{}
+		if err := protojson.Unmarshal(text, taken); err != nil {
+			return fmt.Errorf("dockerrt: %s: %w", o.layout.SpecFile(sandboxID), err)
+		}
+		spec.Envs, spec.Labels, spec.User, spec.WorkingDir, spec.Command = taken.Envs, taken.Labels, taken.User, taken.WorkingDir, taken.Command
+	}
 	if err := json.Unmarshal([]byte(c.Config.Labels[engine.LabelMounts]), &spec.Mounts); err != nil {
 		return fmt.Errorf("dockerrt: label %s of container %s: %w", engine.LabelMounts, c.Name, err)
 	}
