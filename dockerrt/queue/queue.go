@@ -42,8 +42,10 @@ func (q *Queue) WhenQuiet(after time.Duration, f func()) (stop func()) {
 	return func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.quiet.Stop()
-		q.quiet = nil
+		if q.quiet != nil { // it may be stopped again
+			q.quiet.Stop()
+			q.quiet = nil
+		}
 	}
 }
 

@@ -56,6 +56,7 @@ func TestWhenQuiet(t *testing.T) {
 		after(time.Hour, 1)
 		take()()
 		stop()
+		stop() // as often as one likes
 		after(time.Hour, 1)
 		take()()
 		after(time.Hour, 1)
