@@ -30,6 +30,10 @@ func (g *Gateway) control(conn grpc.ClientConnInterface) (*e2b.Handler, error) {
 			}
 			return sdk.Over(g.access.Conn(id))
 		},
+		Made: func(r *http.Request, labels map[string]string) bool {
+			id, known := access.FromContext(r.Context())
+			return known && labels[access.LabelScope] == id.Scope()
+		},
 		Owner: func(r *http.Request) string {
 			id, _ := access.FromContext(r.Context())
 			return id.Name

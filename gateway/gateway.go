@@ -215,8 +215,8 @@ func (g *Gateway) serveKnown(w http.ResponseWriter, r *http.Request) {
 func (g *Gateway) identified(r *http.Request) (context.Context, error) {
 	id, err := g.access.Authenticate(r)
 	if err != nil {
-		g.config.Log.Info("token refused", slog.String("from", r.RemoteAddr), slog.String("path", r.URL.Path), slog.Any("error", err))
 		if errors.Is(err, access.ErrToken) {
+			g.config.Log.Info("token refused", slog.String("from", r.RemoteAddr), slog.String("path", fmt.Sprintf("%.200s", r.URL.Path)))
 			if slow := g.guesses.slow(r.Context(), r.RemoteAddr); slow != nil {
 				return nil, slow
 			}

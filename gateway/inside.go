@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"google.golang.org/grpc"
@@ -21,7 +22,11 @@ func (g *Gateway) inside(conn grpc.ClientConnInterface) *ports.Handler {
 		Token:  g.access.PortsToken,
 		All:    g.access.SandboxToken,
 		Holder: g.sees,
-		Open:   e2b.Traffic,
+		Known: func(r *http.Request) bool {
+			_, err := g.access.Authenticate(r)
+			return !errors.Is(err, access.ErrNoToken) && !errors.Is(err, access.ErrToken)
+		},
+		Open: e2b.Traffic,
 		Wake: func(ctx context.Context, box sdk.Sandbox) error {
 			if box.State != sdk.StatePaused {
 				return nil

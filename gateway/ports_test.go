@@ -189,7 +189,8 @@ func TestPrivatePort(t *testing.T) {
 		{"nothing", "", nil, 403},
 		{"the token of its ports", "", http.Header{"E2b-Traffic-Access-Token": {token}}, 200},
 		{"the sandbox's token", "", http.Header{"X-Access-Token": {v.Access().SandboxToken(v.box.ID)}}, 200},
-		{"a cookie", "", http.Header{"Cookie": {"a=b; agbox-port-token=" + token + "; c=d"}}, 200},
+		{"a cookie", "", http.Header{"Cookie": {"a={\"b\":\"c d\"}; agbox-port-token=" + token + "; e=f"}}, 200},
+		{"one of two cookies", "", http.Header{"Cookie": {"agbox-port-token=wrong; agbox-port-token=" + token}}, 200},
 		{"a gateway's token", "", http.Header{"Authorization": {"Bearer " + mine}}, 200},
 		{"a key", "", http.Header{"X-Api-Key": {mine}}, 200},
 		{"the token in the address", "?x=1&agbox-token=" + token, nil, 303},
@@ -210,12 +211,35 @@ func TestPrivatePort(t *testing.T) {
 		if status == 303 && (header.Get("Location") != "/page?x=1" || !strings.Contains(header.Get("Set-Cookie"), "HttpOnly") || strings.Contains(header.Get("Set-Cookie"), "Domain")) {
 			t.Errorf("%s: %v", c.what, header)
 		}
-		if c.what == "a cookie" && !strings.Contains(body, "a=b; c=d") {
+		if c.what == "a cookie" && !strings.Contains(body, `a={"b":"c d"}; e=f`) {
 			t.Errorf("%s: the sandbox's own are gone: %s", c.what, body)
 		}
 	}
 	if status, header, _ := v.get("http://"+host+"//evil.example/x?agbox-token="+token, nil); status != 303 || strings.HasPrefix(header.Get("Location"), "//") {
 		t.Errorf("an address may lead to another host: %d %v", status, header)
+	}
+}
+
+// TestTokensStayOutside: no token of the gateway's gets into a sandbox, whatever it sees or may still ask for, and what is the app's own
+// does.
+func TestTokensStayOutside(t *testing.T) {
+	t.Parallel()
+	v := visit(t, sdk.Spec{Labels: public})
+	host := v.serve(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header) })
+	slow := v.NewToken(access.Token{Name: "slow", Rate: 0.01})
+	foreign := v.NewToken(access.Token{Name: "foreign", Labels: map[string]string{"team": "b"}})
+	for _, token := range []string{v.Token, slow, foreign} {
+		for _, header := range []http.Header{
+			{"Authorization": {"Bearer " + token}}, {"X-Api-Key": {token}}, {"X-Api-Key": {"the-app's", token}},
+			{"Authorization": {"Bearer " + token}, "X-Api-Key": {"the-app's"}},
+		} {
+			if status, _, body := v.get("http://"+host, header); status != http.StatusOK || strings.Contains(body, token) {
+				t.Errorf("%v: %d %s", header, status, body)
+			}
+		}
+	}
+	if _, _, body := v.get("http://"+host, http.Header{"Authorization": {"Bearer " + v.Token}, "X-Api-Key": {"the-app's"}}); !strings.Contains(body, "the-app's") {
+		t.Errorf("the app's own key is gone: %s", body)
 	}
 }
 

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -25,6 +26,7 @@ func TestInvalidExecs(t *testing.T) {
 		"empty word":         {&agboxv1.CreateExecRequest{ExecId: execID, Command: []string{"", "x"}}, "COMMAND_REQUIRED", "command", "begins with an empty word; the first word must be the program to run"},
 		"NUL":                {&agboxv1.CreateExecRequest{ExecId: execID, Command: []string{"echo", "a\x00b"}}, "COMMAND_INVALID", "command[1]", `"a\x00b" contains a NUL byte; remove it`},
 		"short id":           {&agboxv1.CreateExecRequest{ExecId: "x", Command: ok}, "INVALID_EXEC_ID", "exec_id", `"x"`},
+		"long tag":           {&agboxv1.CreateExecRequest{Tag: strings.Repeat("x", 257), Command: ok}, "TAG_TOO_LONG", "tag", "257 bytes"},
 		"id that leads out":  {&agboxv1.CreateExecRequest{ExecId: "../../x", Command: ok}, "INVALID_EXEC_ID", "exec_id", `"../../x"`},
 		"id of our own log":  {&agboxv1.CreateExecRequest{ExecId: "_primary", Command: ok}, "INVALID_EXEC_ID", "exec_id", `"_primary"`},
 		"id of no sandbox":   {&agboxv1.CreateExecRequest{SandboxId: "../x", Command: ok}, "INVALID_SANDBOX_ID", "sandbox_id", `"../x"`},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -454,5 +455,25 @@ func TestTokens(t *testing.T) {
 	}
 	if _, err := access.OpenTokens(dir); !errors.Is(err, access.ErrState) {
 		t.Errorf("a directory for all: %v", err)
+	}
+}
+
+// TestQuotasOfNoAmount: what is too much to add up, or no amount at all, is more than any quota.
+func TestQuotasOfNoAmount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := team("red")
+	id.Quota = access.Quota{CPUs: 2, Memory: 2 << 30}
+	red := w.as(id)
+	for what, spec := range map[string]*agboxv1.CreateSpec{
+		"memory that wraps around": {MemoryLimit: math.MaxInt64, RequiredServices: []*agboxv1.ServiceSpec{{Name: "db", Image: "image", MemoryLimit: math.MaxInt64}}},
+		"negative memory":          {MemoryLimit: -1 << 40},
+		"no number of CPUs":        {CpuLimit: math.NaN()},
+		"negative CPUs":            {CpuLimit: -100},
+	} {
+		spec.Image = "image"
+		if _, err := red.CreateSandbox(t.Context(), &agboxv1.CreateSandboxRequest{CreateSpec: spec}); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }

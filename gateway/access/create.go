@@ -197,7 +197,7 @@ func snapshots(c *call, message proto.Message) error {
 	if err != nil {
 		return err
 	}
-	req.Labels = labels
+	req.Labels = c.id.signed(labels)
 	if req.SnapshotId == "" {
 		req.SnapshotId = uuid.NewString()
 	}

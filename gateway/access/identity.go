@@ -4,7 +4,10 @@ package access
 
 import (
 	"context"
+	"maps"
+	"net/url"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -53,6 +56,32 @@ type Identity struct {
 	Grants []Grant
 	// Expires is zero for never.
 	Expires time.Time
+}
+
+// LabelScope is on each snapshot that was made through the gateway: the Scope of who made it. Clients' own values are not kept.
+const LabelScope = "gateway/scope"
+
+// Scope names the labels that the identity is bound to, "" for none.
+func (i Identity) Scope() string {
+	var pairs []string
+	for key, value := range i.Labels {
+		pairs = append(pairs, url.QueryEscape(key)+"="+url.QueryEscape(value))
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, "&")
+}
+
+// signed returns the labels with LabelScope.
+func (i Identity) signed(labels map[string]string) map[string]string {
+	labels = maps.Clone(labels)
+	delete(labels, LabelScope)
+	if scope := i.Scope(); scope != "" {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[LabelScope] = scope
+	}
+	return labels
 }
 
 // May reports whether the grant was given.

@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 	"maps"
+	"math"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -21,6 +22,17 @@ const (
 type use struct {
 	cpus   float64
 	memory int64
+}
+
+// and adds what the daemon has not checked yet: what is no amount counts as all there is.
+func (u use) and(cpus float64, memory int64) use {
+	if !(cpus >= 0) {
+		cpus = math.Inf(1)
+	}
+	if memory < 0 || memory > math.MaxInt64-u.memory {
+		memory = math.MaxInt64 - u.memory
+	}
+	return use{u.cpus + cpus, u.memory + memory}
 }
 
 // quotas know what each identity was granted and the daemon may not tell yet.
@@ -143,7 +155,7 @@ func (c *call) used() (map[string]use, error) {
 func (q Quota) fits(all map[string]use, wanted use) error {
 	var sum use
 	for _, one := range all {
-		sum.cpus, sum.memory = sum.cpus+one.cpus, sum.memory+one.memory
+		sum = sum.and(one.cpus, one.memory)
 	}
 	switch {
 	case q.Sandboxes > 0 && len(all) > q.Sandboxes:
@@ -203,10 +215,10 @@ func useOf(box *agboxv1.SandboxHandle) use {
 }
 
 func counted(cpus float64, memory int64, services ...[]*agboxv1.ServiceSpec) use {
-	sum := use{cpus, memory}
+	sum := use{}.and(cpus, memory)
 	for _, list := range services {
 		for _, service := range list {
-			sum.cpus, sum.memory = sum.cpus+service.GetCpuLimit(), sum.memory+service.GetMemoryLimit()
+			sum = sum.and(service.GetCpuLimit(), service.GetMemoryLimit())
 		}
 	}
 	return sum

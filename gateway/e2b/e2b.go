@@ -55,6 +55,8 @@ type Config struct {
 	PortsToken func(sandboxID string) string
 	// Templates are the aliases that operators configured.
 	Templates map[string]Template
+	// Made reports whether a snapshot with these labels was made by those whose names of snapshots the request's sender goes by.
+	Made func(r *http.Request, labels map[string]string) bool
 	// Owner names who sent a request, for what is kept of builds. Builds are nil where none are to be made.
 	Owner  func(*http.Request) string
 	Builds *build.Builds

@@ -54,6 +54,7 @@ func (a *api) gateway() string {
 			return a.client, nil
 		},
 		Builds: a.builds(), Owner: func(r *http.Request) string { return r.Header.Get("X-API-KEY") },
+		Made:   func(*http.Request, map[string]string) bool { return true },
 		Daemon: a.client, Token: func(id string) string { return "token of " + id },
 		PortsToken: func(id string) string { return "ports of " + id }, Domain: "localhost:7439", Log: slog.New(slog.DiscardHandler),
 		Templates: map[string]e2b.Template{"base": {Image: "debian:12", CPUs: 2, MemoryBytes: 1 << 30}, "broken": {Image: sdktest.ImageBroken}},

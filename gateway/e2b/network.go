@@ -22,8 +22,11 @@ type networkRequest struct {
 	HTTPSPorts         json.RawMessage `json:"httpsPorts,omitempty"`
 }
 
-// maxRanges is what the daemon takes.
-const maxRanges = 1000
+// maxRanges is what the daemon takes. maxDenied bounds the work of taking ranges from others.
+const (
+	maxRanges = 1000
+	maxDenied = 200
+)
 
 // resolver answers names where a network is less than the internet, as in E2B.
 var resolver = netip.MustParsePrefix("8.8.8.8/32")
@@ -43,6 +46,9 @@ func networkOf(text json.RawMessage, internet *bool) (*sdk.Network, error) {
 	}
 	if err := request.offered(); err != nil {
 		return nil, err
+	}
+	if len(request.DenyOut) > maxDenied || len(request.AllowOut) > maxRanges {
+		return nil, refused(http.StatusBadRequest, "network has more than %d ranges in denyOut or %d in allowOut: name larger ones", maxDenied, maxRanges)
 	}
 	deny, err := prefixes("denyOut", "invalid denied CIDR", request.DenyOut)
 	if err != nil {

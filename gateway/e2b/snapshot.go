@@ -72,7 +72,8 @@ func keptOf(s sdk.Snapshot) kept {
 	return k
 }
 
-// kept finds a snapshot by its id or name: of several with one name, the newest. Otherwise it fails with errNoTemplate.
+// kept finds a snapshot by its id or, of those of the sender's own, by its name: of several with one name, the newest. Otherwise it fails
+// with errNoTemplate. Another's name is nothing to go by: whoever sees more than one maker would run what one of them chose.
 func (c *call) kept(name string) (kept, error) {
 	list, err := c.client.ListSnapshots(c.Context(), sdk.SnapshotFilter{})
 	if err != nil {
@@ -82,7 +83,10 @@ func (c *call) kept(name string) (kept, error) {
 	missing := errNoTemplate
 	for _, s := range list {
 		k := keptOf(s)
-		if !s.Fork && k.called(name) {
+		if s.Fork || k.ID != name && !c.config.Made(c.Request, s.Labels) {
+			continue
+		}
+		if k.called(name) {
 			return k, nil
 		}
 		if bare == k.Labels[labelName] && bare != "" {

@@ -113,6 +113,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Type", kind)
 	}
 	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "sandbox") // what a sandbox wrote is nobody's page
 	header.Set("Content-Disposition", disposition(path.Base(info.GetPath())))
 	header.Set("Vary", "Accept-Encoding")
 	switch {

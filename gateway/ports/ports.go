@@ -27,6 +27,8 @@ type Config struct {
 	Token, All func(sandboxID string) string
 	// Holder reports whether the request shows a token of the gateway that sees the sandbox.
 	Holder func(r *http.Request, sandboxID string) bool
+	// Known reports whether the request shows a token of the gateway, whatever that sees; also where that cannot be told.
+	Known func(*http.Request) bool
 	// Open says of a sandbox with these labels whether everybody may use its ports, and what Host its servers are to see, "" for
 	// the one that was asked for; "${PORT}" in it is the port.
 	Open func(labels map[string]string) (public bool, host string)

@@ -3,6 +3,7 @@ package ports
 import (
 	"crypto/subtle"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/agbox-dev/agbox/gateway/route"
@@ -38,8 +39,10 @@ func (h *Handler) shown(w http.ResponseWriter, r *http.Request, target route.Tar
 		w.WriteHeader(http.StatusSeeOther)
 		return answered
 	}
-	if cookie, err := r.Cookie(cookieName); err == nil && h.fits(id, cookie.Value) {
-		return passed
+	for _, cookie := range r.CookiesNamed(cookieName) { // a page of another sandbox may have set one, too
+		if h.fits(id, cookie.Value) {
+			return passed
+		}
 	}
 	if h.fits(id, r.Header.Get(HeaderToken)) || h.fits(id, r.Header.Get(headerAccess)) || h.config.Holder(r, id) {
 		return passed
@@ -64,12 +67,16 @@ func without(r *http.Request) string {
 
 // strip takes out of a request what showed its sender to the gateway: nothing of that is for a sandbox.
 func (h *Handler) strip(r *http.Request, id string) {
-	if h.config.Holder(r, id) {
-		r.Header.Del("Authorization")
-		r.Header.Del("X-Api-Key")
+	for _, name := range []string{"Authorization", "X-Api-Key"} {
+		for _, value := range r.Header.Values(name) {
+			if h.config.Known(&http.Request{Header: http.Header{name: {value}}}) {
+				r.Header.Del(name)
+				break
+			}
+		}
 	}
 	for _, name := range []string{HeaderToken, headerAccess} {
-		if h.fits(id, r.Header.Get(name)) {
+		if slices.ContainsFunc(r.Header.Values(name), func(value string) bool { return h.fits(id, value) }) {
 			r.Header.Del(name)
 		}
 	}
@@ -79,14 +86,25 @@ func (h *Handler) strip(r *http.Request, id string) {
 		query.Del(queryToken)
 		r.URL.RawQuery = query.Encode()
 	}
-	if _, err := r.Cookie(cookieName); err != nil {
-		return
-	}
-	cookies := r.Cookies()
-	r.Header.Del("Cookie")
-	for _, cookie := range cookies {
-		if cookie.Name != cookieName {
-			r.AddCookie(cookie)
+	stripCookie(r.Header)
+}
+
+// stripCookie takes the gateway's cookie out, and leaves the others as they came.
+func stripCookie(header http.Header) {
+	var lines []string
+	for _, line := range header.Values("Cookie") {
+		var kept []string
+		for pair := range strings.SplitSeq(line, ";") {
+			if name, _, _ := strings.Cut(strings.TrimSpace(pair), "="); name != cookieName {
+				kept = append(kept, strings.TrimSpace(pair))
+			}
 		}
+		if len(kept) > 0 {
+			lines = append(lines, strings.Join(kept, "; "))
+		}
+	}
+	header.Del("Cookie")
+	if len(lines) > 0 {
+		header["Cookie"] = lines
 	}
 }

@@ -101,8 +101,8 @@ func (a *attempt) copy() (from int, err error) {
 func (a *attempt) forked(errno syscall.Errno) {
 	if errno != 0 {
 		atomic.StoreInt32(&a.pid, -int32(errno))
-		a.wake()
 	}
+	a.wake() // a child that was killed at once has not
 	runtime.KeepAlive(a)
 	kernel.CloseAll(a.mine)
 }

@@ -82,7 +82,7 @@ func (r *resolver) primary() error {
 	}
 	if err := cmp.Or(
 		oneOf(ReasonOnIdleInvalid, field+".on_idle", s.OnIdle, "stop", "pause", "delete"),
-		oneOf(ReasonWakeInvalid, field+".wake", s.Wake, "traffic"),
+		validateWake(field+".wake", s.Wake),
 		oneOf(ReasonOnExpiryInvalid, field+".on_expiry", s.OnExpiry, "delete", "stop", "pause"),
 		ValidateDuration(field+".max_duration", s.MaxDuration),
 		ValidateDuration(field+".lease.grace", s.Lease.GetGrace()),
@@ -119,6 +119,13 @@ func oneOf(reason, field, value string, choices ...string) error {
 		return nil
 	}
 	return refuse(reason, field, "%s is none of %s; use one of them, or leave it out for %s", quote(value), strings.Join(choices, ", "), choices[0])
+}
+
+func validateWake(field, wake string) error {
+	if wake == "" || wake == "traffic" {
+		return nil
+	}
+	return refuse(ReasonWakeInvalid, field, "%s is not traffic; use that, or leave it out for a sandbox that goes on when it is asked to", quote(wake))
 }
 
 func validatePool(pool string) error {

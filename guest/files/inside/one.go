@@ -155,7 +155,7 @@ func (p *putting) write() *fault {
 	return problem
 }
 
-// open opens what is there, or makes it, for writing from its beginning on.
+// open opens what is there, or makes it, for writing from its beginning on. What is there stays whole until all else was allowed.
 func (p *putting) open() *fault {
 	const flags = syscall.O_WRONLY | openFlags
 	var err error
@@ -185,9 +185,6 @@ func (p *putting) open() *fault {
 		return problem
 	}
 	p.foreign = int(st.Uid) != os.Geteuid()
-	if err := syscall.Ftruncate(p.fd, 0); err != nil {
-		return faultOf(p.path, err)
-	}
 	return nil
 }
 
@@ -215,7 +212,11 @@ func (p *putting) fill() *fault {
 		}
 		if !ready {
 			ready = true
-			if err := setAttributes(p.fd, p.removed, p.attributes); err != nil {
+			err := setAttributes(p.fd, p.removed, p.attributes)
+			if err == nil && p.existing {
+				err = syscall.Ftruncate(p.fd, 0)
+			}
+			if err != nil {
 				return faultOf(p.path, err)
 			}
 		}

@@ -130,6 +130,16 @@ func TestOneFile(t *testing.T) {
 	_, err = d.MoveFile(t.Context(), &agboxv1.MoveFileRequest{SandboxId: id, Source: "empty", Destination: "a", FromHome: true, KeepExisting: true})
 	servertest.Refused(t, err, codes.AlreadyExists, "FILE_EXISTS", "path", "exists already")
 
+	// Who may write another's file and not change its mode has changed nothing.
+	if end, _, _ := d.Exec(id, "sh", "-c", "echo kept >/tmp/another && chmod 666 /tmp/another"); end.ExitCode != 0 {
+		t.Fatal(end)
+	}
+	servertest.Refused(t, write(&agboxv1.WriteFileStart{Path: "/tmp/another", User: "12345", InPlace: true, Mode: mode(0o600)}, strings.NewReader("lost")),
+		codes.PermissionDenied, "FILE_PERMISSION_DENIED", "path", "name another user")
+	if _, content := read(t, d, id, "", "/tmp/another"); content != "kept\n" {
+		t.Errorf("after a refusal the file holds %q", content)
+	}
+
 	// A file whose bytes stop half way is not there, and what it would have replaced is as it was.
 	broken := errors.New("broken")
 	if err := write(&agboxv1.WriteFileStart{Path: "/home/agbox/empty"}, io.MultiReader(strings.NewReader("half"), failing{broken})); !errors.Is(err, broken) {

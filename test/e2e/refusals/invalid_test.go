@@ -74,6 +74,7 @@ var badSpecs = []badSpec{
 	{"lease", `lease {on_end: "nap"}`, "LEASE_INVALID", "lease.on_end", `"nap" is none of delete, stop; use one of them`},
 	{"restart policy", `restart_policy {mode: "always"}`, "RESTART_POLICY_INVALID", "restart_policy.mode", `"always" is none of never, on-failure; use one of them`},
 	{"expiry", `on_expiry: "nap"`, "ON_EXPIRY_INVALID", "on_expiry", `"nap" is none of delete, stop, pause; use one of them`},
+	{"wake", `wake: "dawn"`, "WAKE_INVALID", "wake", `"dawn" is not traffic; use that, or leave it out`},
 	{"negative time", `max_duration {seconds: -1}`, "DURATION_NEGATIVE", "max_duration", "-1s is negative; use 0 or more"},
 	{"end of a command", `command: "x" on_command_end: "restart"`, "ON_COMMAND_END_INVALID", "on_command_end", `"restart" is none of fail, keep; use one of them, or leave it out for fail`},
 	{"end of no command", `on_command_end: "keep"`, "ON_COMMAND_END_INVALID", "on_command_end", "there is no command; give one or leave it out"},
