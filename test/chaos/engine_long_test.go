@@ -156,8 +156,8 @@ func (s *site) stop(away func() error) {
 // held returns a sandbox whose creation was accepted and has not reached the engine. After on it goes on.
 func (s *site) held(id string) (b *box, on func()) {
 	s.Helper()
-	there, released := make(chan struct{}, 2), make(chan struct{})
-	s.must(s.proxy.Use(proxy.Rule{Method: "POST", Path: regexp.MustCompile("^/(networks|containers)/create$"), Phase: proxy.Before,
+	there, released := make(chan struct{}, 1), make(chan struct{})
+	s.must(s.proxy.Use(proxy.Rule{Method: "POST", Path: regexp.MustCompile("^/containers/create$"), Phase: proxy.Before,
 		Fault: proxy.Run(func() {
 			there <- struct{}{}
 			select {
@@ -166,12 +166,10 @@ func (s *site) held(id string) (b *box, on func()) {
 			}
 		})}))
 	b = s.accept(id)
-	for range cap(there) {
-		select {
-		case <-there:
-		case <-s.ctx.Done():
-			s.Fatalf("the creation of %s does not come to the engine", id)
-		}
+	select {
+	case <-there:
+	case <-s.ctx.Done():
+		s.Fatalf("the creation of %s does not come to the engine", id)
 	}
 	return b, func() {
 		s.Helper()
