@@ -34,7 +34,7 @@ func (s *System) create(ctx context.Context, id string, spec *agboxv1.CreateSpec
 	}
 	e := newEntry(id, spec)
 	e.requestID = from.requestID
-	if e.madeFrom = from.snapshotID; e.madeFrom == "" {
+	if e.madeFrom = cmp.Or(from.snapshotID, from.forkedFrom); e.madeFrom == "" {
 		s.takeWarm(e)
 	}
 	if e.place == "" { // what was made ahead has a name of its own
@@ -76,7 +76,16 @@ func (s *System) undoCreate(e *entry, err error) error {
 		s.settleWarm(e, true)
 		return err
 	}
+	if state := e.state.Load(); state != nil && state.Sequence > 0 && !errors.Is(err, persist.ErrSandboxIDTaken) { // it is in the log all the same
+		s.settleWarm(e, true)
+		return fmt.Errorf("%w: %s: %w", runtime.ErrOutcomeUnknown, e.id, err)
+	}
 	s.discard(e)
+	if errors.Is(err, persist.ErrPlaceTaken) && e.taken != nil { // it is another's, and never handed out again
+		s.runtime.Release(e.id, e.taken.ID)
+		s.pool.Used(*e.taken)
+		e.taken = nil
+	}
 	s.settleWarm(e, false)
 	if errors.Is(err, persist.ErrSandboxIDTaken) {
 		return fmt.Errorf("%w: %s", ErrSandboxIDTaken, e.id)

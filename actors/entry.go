@@ -26,7 +26,8 @@ type entry struct {
 	place string
 	taken *pool.Taken
 	miss  string
-	// madeFrom is the snapshot that it is made from, "" for none: nothing is made ahead of that, which would keep it from being deleted.
+	// madeFrom is the snapshot that it is made from, or the sandbox that it is a fork of, "" for none: nothing is made ahead of their
+	// images, which would keep them from being deleted.
 	madeFrom string
 	pid      *actor.PID
 	lease    users

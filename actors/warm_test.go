@@ -290,3 +290,22 @@ func TestWarmShort(t *testing.T) {
 		w.warm(2)
 	})
 }
+
+// TestWarmFork: of a fork's image none is made ahead, nor of the spec that it is made from.
+func TestWarmFork(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *world) {
+		w.end()
+		w.config.Pool = pool.Config{Recent: 1, RecentFor: 10 * time.Minute}
+		w.start()
+		w.create("box-1", &agboxv1.CreateSpec{Image: "image"})
+		w.warm(1)
+		if _, err := w.fork("box-1", "fork"); err != nil {
+			t.Fatal(err)
+		}
+		w.warm(1)
+		if p := w.pool(); p.Image != "image" {
+			t.Errorf("kept is one of %s", p.Image)
+		}
+	})
+}
