@@ -4,8 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/client"
 )
 
@@ -21,13 +25,18 @@ type Names struct {
 	changes uint64            // how often something has changed
 	looking bool
 	closed  bool
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	retry   chan struct{} // one token: a look that failed is not to wait any longer
 	notify  func()
 	looks   sync.WaitGroup
 }
 
 // NewNames knows none. Close it before api.
 func NewNames(api *client.Client, log *slog.Logger) *Names {
-	return &Names{api: api, log: log, ids: map[string]string{}, notify: func() {}}
+	n := &Names{api: api, log: log, ids: map[string]string{}, notify: func() {}, retry: make(chan struct{}, 1)}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	return n
 }
 
 // Track says that the name means the image with this id as of before now, and that it will be asked for.
@@ -61,15 +70,22 @@ func (n *Names) ID(name string) (id string, known bool) {
 // gone is the id of no image.
 const gone = "none"
 
+// lastLook bounds the time until a look that failed is tried again.
+const lastLook = 30 * time.Second
+
 // Connected says that from now on every change is told by Changed, after which notify is called once it is known what names mean. With
 // gap there may have been some since a name was tracked.
 func (n *Names) Connected(gap bool, notify func()) {
 	n.mu.Lock()
 	n.live, n.notify = true, notify
 	if gap {
-		n.forgetLocked()
+		n.forgetLocked(func(string, string) bool { return true })
 	}
 	n.mu.Unlock()
+	select {
+	case n.retry <- struct{}{}:
+	default:
+	}
 	notify()
 }
 
@@ -80,17 +96,38 @@ func (n *Names) Disconnected() {
 	n.live = false
 }
 
-// Changed says that a name may mean another image.
-func (n *Names) Changed() {
+// Changed says what an event tells: that names may mean other images, which are those that it concerns.
+func (n *Names) Changed(action events.Action, id, of string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.forgetLocked()
+	n.forgetLocked(func(name, known string) bool { return concerns(action, id, of, name, known) })
 }
 
-func (n *Names) forgetLocked() {
+// concerns reports whether an event about the image with this id, or of this name, may change what another name means, which was known.
+// Repositories are compared without tags; of an event that does not tell which names it changes it is true.
+func concerns(action events.Action, id, of, name, known string) bool {
+	tracked, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return true
+	}
+	told, err := reference.ParseNormalizedNamed(of)
+	same := err == nil && told.Name() == tracked.Name()
+	switch action {
+	case events.ActionTag, events.ActionPull:
+		return err != nil || same
+	case events.ActionUnTag, events.ActionDelete:
+		return same || id == "" || id == known
+	}
+	return true
+}
+
+// forgetLocked forgets the names that which accepts, with what they were known to mean; n.mu is held.
+func (n *Names) forgetLocked(which func(name, known string) bool) {
 	n.changes++
-	for name := range n.ids {
-		n.ids[name] = ""
+	for name, known := range n.ids {
+		if which(name, known) {
+			n.ids[name] = ""
+		}
 	}
 	n.lookLocked()
 }
@@ -105,7 +142,9 @@ func (n *Names) lookLocked() {
 }
 
 func (n *Names) look() {
-	for failed := false; ; {
+	wait := backoff.NewExponentialBackOff()
+	wait.MaxInterval = lastLook
+	for {
 		n.mu.Lock()
 		changes, notify := n.changes, n.notify
 		var names []string
@@ -114,31 +153,45 @@ func (n *Names) look() {
 				names = append(names, name)
 			}
 		}
-		if len(names) == 0 || n.closed || failed { // then the next change, or connection, looks again
-
+		if len(names) == 0 || n.closed {
 			n.looking = false
 			n.mu.Unlock()
 			notify()
 			return
 		}
 		n.mu.Unlock()
+		failed := false
 		for _, name := range names {
-			ctx, cancel := context.WithTimeout(context.Background(), inspectTime)
+			ctx, cancel := context.WithTimeout(n.ctx, inspectTime)
 			found, err := n.api.ImageInspect(ctx, name)
 			cancel()
-			n.mu.Lock()
-			switch {
-			case errdefs.IsNotFound(err):
-				found.ID = gone
-			case err != nil:
-				n.log.Warn("cannot look up an image", "image", name, "error", err)
-				failed = true
+			if errdefs.IsNotFound(err) {
+				found.ID, err = gone, nil
 			}
-			if n.changes == changes && !failed {
+			if err != nil {
+				failed = true
+				if n.ctx.Err() == nil {
+					n.log.Warn("cannot look up an image, trying again", "image", name, "error", err)
+				}
+				continue
+			}
+			n.mu.Lock()
+			if n.changes == changes {
 				n.ids[name] = found.ID
 			}
 			n.mu.Unlock()
 		}
+		if !failed {
+			wait.Reset()
+			continue
+		}
+		later := time.NewTimer(wait.NextBackOff())
+		select {
+		case <-later.C:
+		case <-n.retry:
+		case <-n.ctx.Done():
+		}
+		later.Stop()
 	}
 }
 
@@ -147,5 +200,6 @@ func (n *Names) Close() {
 	n.mu.Lock()
 	n.closed = true
 	n.mu.Unlock()
+	n.cancel()
 	n.looks.Wait()
 }

@@ -96,7 +96,7 @@ func (o *Observer) follow(ctx context.Context, since *time.Time, again bool, wat
 func (o *Observer) deliver(m events.Message, watcher runtime.Watcher) {
 	labels := m.Actor.Attributes
 	if m.Type == events.ImageEventType {
-		o.names.Changed()
+		o.names.Changed(m.Action, m.Actor.ID, labels["name"])
 		if m.Action == events.ActionTag && o.snapshots.HalfMade(labels["name"], labels) {
 			watcher.Missed()
 		}
