@@ -163,6 +163,7 @@ func (d *Docker) connect(ctx context.Context) error {
 	d.mounts = mount.New(d.api, mount.Config{DataDir: d.layout.Root, InitPath: d.config.InitPath, Init: layout.InitTarget, Places: d.config.Places,
 		EngineRoot: facts.Root, Elsewhere: facts.Elsewhere, ReadOnlyBelow: facts.ReadOnlyBelow})
 	d.Files = archive.New(d.api, archive.Config{DataDir: d.layout.Root, InitPath: d.config.InitPath, Init: layout.InitTarget, Places: d.mounts.Places,
+		SpecFile: d.layout.SpecFile,
 		Booted: func(sandboxID string) (*link.Link, error) {
 			l, err := d.links.Booted(sandboxID)
 			if err != nil {

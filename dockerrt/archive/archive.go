@@ -16,6 +16,8 @@ type Config struct {
 	DataDir, InitPath, Init string
 	// Places are what of this host no sandbox may have.
 	Places func() hostpath.Places
+	// SpecFile is where the spec is, as JSON, of a sandbox that took what was made ahead; others have none.
+	SpecFile func(sandboxID string) string
 	// Booted returns the link to the sandbox's agbox-init, which was booted.
 	Booted func(sandboxID string) (*link.Link, error)
 }

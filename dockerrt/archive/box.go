@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -11,11 +12,13 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	dockermount "github.com/docker/docker/api/types/mount"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/agbox-dev/agbox/dockerrt/engine"
 	"github.com/agbox-dev/agbox/guest/files"
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/paths"
+	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 )
 
 // box is a primary as the engine's archive API deals with it.
@@ -199,7 +202,27 @@ func (b box) owner(ctx context.Context, owner string) (files.Account, error) {
 	case owner != "":
 		return accounts.Lookup(owner)
 	}
-	return accounts.Rule(b.option("--user="), b.option("--image-user="))
+	user, err := b.user()
+	if err != nil {
+		return files.Account{}, err
+	}
+	return accounts.Rule(user, b.option("--image-user="))
+}
+
+// user is the spec's. A container that was made ahead does not have it.
+func (b box) user() (string, error) {
+	text, err := os.ReadFile(b.files.config.SpecFile(b.sandboxID))
+	if errors.Is(err, os.ErrNotExist) {
+		return b.option("--user="), nil
+	}
+	spec := &agboxv1.CreateSpec{}
+	if err == nil {
+		err = protojson.Unmarshal(text, spec)
+	}
+	if err != nil {
+		return "", fmt.Errorf("dockerrt: cannot tell whose files of sandbox %s are: %w", b.sandboxID, err)
+	}
+	return spec.User, nil
 }
 
 func (b box) option(name string) string {

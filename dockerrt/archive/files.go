@@ -64,11 +64,15 @@ func (fs *Files) uploadInside(ctx context.Context, sandboxID, directory, owner s
 	if err != nil {
 		return written, err
 	}
+	user, err := box.user()
+	if err != nil {
+		return written, err
+	}
 	_, err = fs.insideAs(ctx, sandboxID, root, func(to io.Writer) (err error) {
 		written, err = files.Unpack(stream, files.Send(to))
 		return err
 	}, func([]string) error { return protocol.ErrMalformed },
-		"write", directory, owner, box.option("--user="), box.option("--image-user="))
+		"write", directory, owner, user, box.option("--image-user="))
 	return written, err
 }
 
