@@ -52,6 +52,9 @@ func (d *Docker) Warm(ctx context.Context, place string, spec *agboxv1.CreateSpe
 	if made.Image != found.ID {
 		return made, fmt.Errorf("the name %s means another image than a moment ago", spec.Image)
 	}
+	if err = d.layout.Make(place); err != nil { // before its network is claimed, so that Vacant finds it whatever it comes to
+		return made, err
+	}
 	if _, err = d.make(ctx, place, spec, found, nil); err == nil {
 		err = d.await(ctx, place, spec)
 	}
