@@ -173,6 +173,8 @@ func (p *Pool) Lost(place, why string) {
 	p.mu.Lock()
 	if _, moving := p.moving[place]; moving {
 		p.moving[place] = true
+	} else if !p.adopted { // adopt may have looked at it already
+		p.missed = true
 	}
 	p.mu.Unlock()
 	for _, gone := range p.empty(func(t Taken) bool { return t.ID == place }) {
@@ -241,7 +243,9 @@ func (p *Pool) step() time.Time {
 			}
 			return p.now().Add(firstRetry)
 		}
+		p.mu.Lock()
 		p.adopted = true
+		p.mu.Unlock()
 	}
 	if err := p.recheck(); err != nil {
 		return p.now().Add(firstRetry)

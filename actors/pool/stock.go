@@ -67,8 +67,8 @@ func (p *Pool) makeOne(s *supply) {
 	}()
 	p.mu.Lock()
 	s.making--
-	lost := p.arrived(place)
-	if err == nil && lost {
+	lost := p.arrived(place) && err == nil
+	if lost {
 		err = errors.New("it ended at once")
 		p.work.Go(func() { p.vacate(place, err.Error()) })
 	}
@@ -82,6 +82,9 @@ func (p *Pool) makeOne(s *supply) {
 			s.unfit = s.problem
 		}
 		s.retryAt = p.now().Add(s.retries.NextBackOff())
+		if !lost && s.unfit == "" { // Warm may have left something
+			p.work.Go(func() { p.vacate(place, "it could not be made") })
+		}
 		p.log.Warn("a sandbox could not be made ahead", slog.String("image", s.template.GetImage()), slog.Any("error", err))
 	}
 	p.mu.Unlock()
