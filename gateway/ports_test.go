@@ -303,3 +303,34 @@ func TestPortWakes(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 }
+
+// TestPortsLeaveRoom: strangers who ask what never answers get so many connections into a sandbox and no more; who asks for something else
+// is served.
+func TestPortsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	const most = 128
+	v := visit(t, sdk.Spec{Labels: public})
+	arrived, over := make(chan struct{}, most), make(chan struct{})
+	host := v.serve(func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-over
+	})
+	defer close(over)
+	for range most {
+		conn, err := net.Dial("tcp", v.Address().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+	}
+	for range most {
+		<-arrived
+	}
+	if status, header, body := v.get("http://"+host, nil); status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+		t.Errorf("one more gets %d %s", status, body)
+	}
+	if _, err := v.Client(v.Token).GetSandbox(t.Context(), v.box.ID); err != nil {
+		t.Errorf("who has a token: %v", err)
+	}
+}

@@ -23,10 +23,11 @@ var rooms = map[string]string{
 	"gateway":        "gateway/... sdk/... proto/... text",
 	"gateway/access": "ranges server/spec proto/... text",
 	"gateway/route":  "",
-	"gateway/ports":  "gateway/route sdk",
+	"gateway/bound":  "",
+	"gateway/ports":  "gateway/bound gateway/route sdk",
 	"gateway/e2b":    "gateway/build ranges sdk proto/...",
-	"gateway/build":  "sdk proto/...",
-	"gateway/envd":   "gateway/envd/... gateway/route sdk/raw proto/...",
+	"gateway/build":  "gateway/bound sdk proto/...",
+	"gateway/envd":   "gateway/bound gateway/envd/... gateway/route sdk/raw proto/...",
 
 	// The daemon: each asks those after it.
 	"cmd/agboxd":       "server/... actors actors/pool actors/runtime dockerrt/... persist hostpath proto/... sdk/raw",

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/agbox-dev/agbox/gateway/bound"
 	"github.com/agbox-dev/agbox/gateway/envd/proto/filesystem"
 	"github.com/agbox-dev/agbox/gateway/envd/proto/filesystem/filesystemconnect"
 	"github.com/agbox-dev/agbox/gateway/envd/proto/process"
@@ -46,7 +48,13 @@ const (
 	maxMessage = 4 << 20
 	// calm is how long a call waits for the daemon that is not a stream: a little less than the SDKs' own 60 s.
 	calm = 55 * time.Second
+	// maxStreams are open at once in all, and maxBoxStreams of one sandbox: commands that are followed, watches, inputs and files on their way.
+	// Each is a stream to the daemon, which has 2048 for all that the gateway does; each sandbox with some needs one more to be followed.
+	maxStreams    = 640
+	maxBoxStreams = 256
 )
+
+var errStreams = errors.New("too many commands, watches, inputs and files are open at once: end some, or try again later")
 
 // Handler answers requests that have a route.Target. Close must follow.
 type Handler struct {
@@ -56,6 +64,7 @@ type Handler struct {
 	inputs   inputs
 	watchers watchers
 	users    users
+	streams  *bound.Bound
 
 	closing context.Context
 	close   context.CancelFunc
@@ -66,7 +75,7 @@ var _ http.Handler = (*Handler)(nil)
 
 // New returns a handler.
 func New(config Config) *Handler {
-	h := &Handler{config: config, rpc: http.NewServeMux()}
+	h := &Handler{config: config, rpc: http.NewServeMux(), streams: bound.New(maxStreams, maxBoxStreams)}
 	h.closing, h.close = context.WithCancel(context.Background())
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1 << 20)}
 	h.rpc.Handle(processconnect.NewProcessHandler(&processes{h}, options...))
@@ -122,6 +131,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/files" {
+		release, ok := h.streams.Take(boxOf(r.Context()).id)
+		if !ok {
+			refuse(http.StatusTooManyRequests, "%s", errStreams).write(w)
+			return
+		}
+		defer release()
+	}
 	switch {
 	case r.URL.Path == "/files" && r.Method == http.MethodGet, r.URL.Path == "/files" && r.Method == http.MethodHead:
 		h.download(w, r)
@@ -140,6 +157,15 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		refuse(http.StatusNotFound, "there is nothing at %s %.200s: docs/e2b.md says what is", r.Method, r.URL.Path).write(w)
 	}
+}
+
+// open counts a stream of the sandbox's until release is called.
+func (h *Handler) open(b *box) (release func(), err error) {
+	release, ok := h.streams.Take(b.id)
+	if !ok {
+		return nil, connect.NewError(connect.CodeResourceExhausted, errStreams)
+	}
+	return release, nil
 }
 
 // calls are the paths of the RPCs that there are.

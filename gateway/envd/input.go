@@ -15,8 +15,6 @@ import (
 )
 
 const (
-	// maxInputs are held open at once; each is a stream to the daemon.
-	maxInputs = 4096
 	// idleInput is how long one stays open that nobody uses.
 	idleInput = time.Minute
 	// inputPart is how many bytes of input one message has.
@@ -26,7 +24,6 @@ const (
 var (
 	errSelector   = errors.New("the selector names neither a pid nor a tag")
 	errSignal     = errors.New("only SIGNAL_SIGTERM and SIGNAL_SIGKILL are sent")
-	errInputs     = errors.New("too many commands have input at once: try again later")
 	errIdle       = errors.New("envd: the input was given up")
 	errInputEnded = errors.New("the process has ended, or takes no more input")
 )
@@ -38,7 +35,7 @@ type inputs struct {
 	all map[string]*input // by exec
 }
 
-// input is one stream. It belongs to who holds its token but for what mu guards.
+// input is one stream. It belongs to who holds its token but for what mu guards; stream is there once attached is.
 type input struct {
 	token  chan struct{}
 	stream agboxv1.SandboxService_AttachExecClient
@@ -70,13 +67,9 @@ func (h *Handler) takeInput(ctx context.Context, b *box, execID string) (in *inp
 	h.inputs.mu.Lock()
 	in = h.inputs.all[execID]
 	if in == nil {
-		if len(h.inputs.all) >= maxInputs {
-			h.inputs.mu.Unlock()
-			return nil, nil, connect.NewError(connect.CodeResourceExhausted, errInputs)
-		}
 		if in, err = h.openInput(b, execID); err != nil {
 			h.inputs.mu.Unlock()
-			return nil, nil, rpcError(err)
+			return nil, nil, err
 		}
 	}
 	h.inputs.mu.Unlock()
@@ -97,27 +90,23 @@ func (h *Handler) takeInput(ctx context.Context, b *box, execID string) (in *inp
 	return in, release, nil
 }
 
-// openInput is called with the lock held; it does not wait for the daemon.
+// openInput is called with the lock held; it does not wait for the daemon. Who awaits that it is attached may use its stream.
 func (h *Handler) openInput(b *box, execID string) (*input, error) {
+	release, err := h.open(b)
+	if err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithCancel(h.closing)
 	in := &input{token: make(chan struct{}, 1), stop: stop, changed: make(chan struct{})}
 	in.idle = time.AfterFunc(idleInput, stop)
 	if h.inputs.all == nil {
 		h.inputs.all = map[string]*input{}
 	}
-	stream, err := b.client.AttachExec(ctx)
-	if err == nil {
-		err = stream.Send(&agboxv1.AttachExecRequest{Message: &agboxv1.AttachExecRequest_Start{Start: &agboxv1.AttachExecStart{ExecId: execID, NoOutput: true}}})
-	}
-	if err != nil && err != io.EOF {
-		stop()
-		return nil, err
-	}
-	in.stream = stream
 	h.inputs.all[execID] = in
 	h.work.Go(func() {
+		defer release()
 		defer stop()
-		err := in.receive()
+		err := in.receive(ctx, b, execID)
 		if ctx.Err() != nil && h.closing.Err() == nil {
 			err = errIdle
 		}
@@ -131,10 +120,18 @@ func (h *Handler) openInput(b *box, execID string) (*input, error) {
 	return in, nil
 }
 
-// receive returns why there is no more to receive.
-func (in *input) receive() error {
+// receive opens the stream, and returns why there is no more to receive.
+func (in *input) receive(ctx context.Context, b *box, execID string) error {
+	stream, err := b.client.AttachExec(ctx)
+	if err == nil {
+		err = stream.Send(&agboxv1.AttachExecRequest{Message: &agboxv1.AttachExecRequest_Start{Start: &agboxv1.AttachExecStart{ExecId: execID, NoOutput: true}}})
+	}
+	if err != nil && err != io.EOF {
+		return rpcError(err)
+	}
+	in.stream = stream
 	for {
-		message, err := in.stream.Recv()
+		message, err := stream.Recv()
 		if err != nil {
 			if refusalOf(err).reason == "" {
 				return connect.NewError(connect.CodeNotFound, errInputEnded)

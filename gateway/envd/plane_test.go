@@ -29,6 +29,7 @@ type plane struct {
 	url    string
 	id     string
 	http   *http.Client
+	plane  *envd.Handler
 
 	process processconnect.ProcessClient
 	files   filesystemconnect.FilesystemClient
@@ -61,7 +62,7 @@ func start(t *testing.T) *plane {
 	}))
 	t.Cleanup(h.Close)
 	t.Cleanup(server.Close)
-	p := &plane{t: t, client: client, daemon: daemon, url: server.URL, id: box.ID, http: server.Client()}
+	p := &plane{t: t, client: client, daemon: daemon, url: server.URL, id: box.ID, http: server.Client(), plane: h}
 	client2 := &http.Client{Transport: headers{server.Client().Transport, box.ID}}
 	p.process = processconnect.NewProcessClient(client2, server.URL, connect.WithProtoJSON())
 	p.files = filesystemconnect.NewFilesystemClient(client2, server.URL, connect.WithProtoJSON())

@@ -49,6 +49,11 @@ func (p *processes) Start(ctx context.Context, req *connect.Request[process.Star
 	if err != nil {
 		return err
 	}
+	release, err := p.open(b)
+	if err != nil {
+		return err
+	}
+	defer release()
 	config := req.Msg.GetProcess()
 	if config.GetCmd() == "" {
 		return invalid("process.cmd is empty: name a program")
@@ -85,6 +90,11 @@ func (p *processes) Connect(ctx context.Context, req *connect.Request[process.Co
 	if err != nil {
 		return err
 	}
+	release, err := p.open(b)
+	if err != nil {
+		return err
+	}
+	defer release()
 	return p.carry(ctx, b, &agboxv1.AttachExecStart{ExecId: exec.ExecId}, keepaliveOf(req.Header()), func(e *process.ProcessEvent) error {
 		return stream.Send(&process.ConnectResponse{Event: e})
 	})

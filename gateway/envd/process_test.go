@@ -3,11 +3,14 @@ package envd_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
 
+	"github.com/agbox-dev/agbox/gateway/envd"
+	"github.com/agbox-dev/agbox/gateway/envd/proto/filesystem"
 	"github.com/agbox-dev/agbox/gateway/envd/proto/process"
 	"github.com/agbox-dev/agbox/sdk"
 )
@@ -245,5 +248,30 @@ func TestTerminal(t *testing.T) {
 	}
 	if got := told(stream); got != `out="typed\n" err="" 0 true "exit status 0" ""` {
 		t.Error(got)
+	}
+}
+
+// TestStreamsAreBounded: a sandbox with as many streams as may be gets no more, and no command that nobody follows; then it does again.
+func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	release := envd.Fill(p.plane, p.id)
+	stream, err := p.process.Start(t.Context(), connect.NewRequest(sh("true")))
+	if err == nil {
+		for stream.Receive() {
+			t.Errorf("told of %v", stream.Msg())
+		}
+		err = stream.Err()
+		stream.Close()
+	}
+	wantCode(t, "a command too many", err, connect.CodeResourceExhausted)
+	_, err = p.files.CreateWatcher(t.Context(), connect.NewRequest(&filesystem.CreateWatcherRequest{Path: "/"}))
+	wantCode(t, "a watcher too many", err, connect.CodeResourceExhausted)
+	if status, _, body := p.do("GET", "/files?path=/etc/hostname", nil, nil); status != http.StatusTooManyRequests {
+		t.Errorf("a file too many: %d %s", status, body)
+	}
+	release()
+	if _, stream := p.begin(t.Context(), sh("exit 3")); !strings.Contains(told(stream), " 3 ") {
+		t.Error("a command does not run when there is room again")
 	}
 }

@@ -102,6 +102,11 @@ func (f *filesystems) WatchDir(ctx context.Context, req *connect.Request[filesys
 	if err != nil {
 		return err
 	}
+	release, err := f.open(b)
+	if err != nil {
+		return err
+	}
+	defer release()
 	gone, leave := f.follow(b)
 	defer leave()
 	under, cancel := context.WithCancel(ctx)

@@ -49,7 +49,12 @@ func (f *filesystems) CreateWatcher(ctx context.Context, req *connect.Request[fi
 	if err != nil {
 		return nil, err
 	}
+	release, err := f.open(b)
+	if err != nil {
+		return nil, err
+	}
 	under, stop := context.WithCancel(f.closing)
+	context.AfterFunc(under, release)
 	w := &watcher{box: b.id, stop: stop, changed: make(chan struct{})}
 	id := uuid.NewString()
 	if !f.watchers.add(id, w) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agbox-dev/agbox/gateway/bound"
 	"github.com/agbox-dev/agbox/gateway/route"
 	"github.com/agbox-dev/agbox/sdk"
 )
@@ -41,6 +42,7 @@ type Config struct {
 type Handler struct {
 	config        Config
 	plain, framed *http.Transport // the latter speaks HTTP/2 from the first byte on, as gRPC does
+	conns         *bound.Bound
 }
 
 // How long the gateway keeps a connection into a sandbox for the next request, for which the sandbox counts as used, and how long a
@@ -49,7 +51,7 @@ const keepTime = 5 * time.Second
 
 // New returns a handler.
 func New(config Config) *Handler {
-	h := &Handler{config: config}
+	h := &Handler{config: config, conns: bound.New(maxConns, maxBoxConns)}
 	h.plain = &http.Transport{DialContext: h.dial, IdleConnTimeout: keepTime, MaxIdleConnsPerHost: 16, DisableCompression: true}
 	h.framed = h.plain.Clone()
 	h.framed.Protocols = new(http.Protocols)
@@ -61,22 +63,6 @@ func New(config Config) *Handler {
 func (h *Handler) Close() {
 	h.plain.CloseIdleConnections()
 	h.framed.CloseIdleConnections()
-}
-
-func (h *Handler) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	id, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil {
-		return nil, err
-	}
-	client, err := h.config.Client(id)
-	if err != nil {
-		return nil, err
-	}
-	return client.DialPort(ctx, id, uint16(port))
 }
 
 // ServeHTTP implements http.Handler.
@@ -146,6 +132,9 @@ func (h *Handler) failed(w http.ResponseWriter, r *http.Request, target route.Ta
 	switch {
 	case r.Context().Err() != nil: // nobody waits
 		panic(http.ErrAbortHandler)
+	case errors.Is(err, errFull):
+		w.Header().Set("Retry-After", "1")
+		refuse(w, target, http.StatusServiceUnavailable, "too many connections are open to sandboxes' ports: try again later")
 	case errors.Is(err, sdk.ErrSandboxNotFound):
 		refuse(w, target, http.StatusBadGateway, "The sandbox was not found")
 	case errors.Is(err, sdk.ErrPortClosed):
