@@ -2,6 +2,7 @@
 package warm_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -275,6 +276,16 @@ func TestWarmFiles(t *testing.T) {
 		Command: []string{"sh", "-c", "cat file > told; exec sleep 300"}})
 	if end, out, stderr := s.Exec(id, "sh", "-c", "until [ -s told ]; do :; done; cat told"); end.ExitCode != 0 || out != "content\n" {
 		t.Errorf("%v %q %s", end, out, stderr)
+	}
+	s.Delete(id)
+	// A file without an owner is the spec's user's.
+	id = s.take(&agboxv1.CreateSpec{Network: none(), User: "1234:567"})
+	file := servertest.Archive(t, servertest.File("mine", "mine\n", 0o600))
+	if _, err := s.UploadFiles(t.Context(), &agboxv1.UploadFilesStart{SandboxId: id, Path: "/workspace"}, bytes.NewReader(file)); err != nil {
+		t.Fatal(err)
+	}
+	if end, out, _ := s.Exec(id, "stat", "-c", "%u:%g", "mine"); end.ExitCode != 0 || out != "1234:567\n" {
+		t.Errorf("a file that was uploaded is of %s: %v", out, end)
 	}
 	s.Delete(id)
 }
