@@ -27,6 +27,8 @@ const (
 	// firstHello bounds the wait for the agbox-init of what was made ahead, and of what an earlier daemon has left.
 	firstHello = time.Minute
 	leftHello  = 10 * time.Second
+	// leaveTime bounds the removal of what could not be made; who asked for it has it removed after that.
+	leaveTime = 10 * time.Second
 	// renameAfter leaves the processors to the first command.
 	renameAfter = 200 * time.Millisecond
 )
@@ -59,7 +61,9 @@ func (d *Docker) Warm(ctx context.Context, place string, spec *agboxv1.CreateSpe
 		err = d.await(ctx, place, spec)
 	}
 	if err != nil {
-		return made, errors.Join(err, d.Vacate(context.WithoutCancel(ctx), place))
+		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+		defer cancel()
+		return made, errors.Join(err, d.Vacate(leaving, place))
 	}
 	made.Ready = true
 	return made, nil

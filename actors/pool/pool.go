@@ -56,9 +56,12 @@ type Pool struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	work   sync.WaitGroup
-	stir   chan struct{} // one token: something has changed
-	loop   chan struct{} // closed when nothing is begun any more; nil before Start
+	// clearing ends when what is removed at the daemon's end is left to the next start.
+	clearing context.Context
+	leave    context.CancelFunc
+	work     sync.WaitGroup
+	stir     chan struct{} // one token: something has changed
+	loop     chan struct{} // closed when nothing is begun any more; nil before Start
 
 	mu      sync.Mutex
 	classes []*supply // in the order of the configuration, then of their first create
@@ -67,6 +70,7 @@ type Pool struct {
 	looked  time.Time
 	told    int // by Changed
 	adopted bool
+	stopped bool              // nothing is begun any more from outside
 	missed  bool              // one that is ready may have been lost unseen
 	misses  map[string]uint64 // creates that took none, by why
 	// moving are the places that are being made or were handed out; true for one that was lost meanwhile.
@@ -99,6 +103,7 @@ func New(config Config, warmer runtime.Warmer, now func() time.Time, log *slog.L
 	p := &Pool{config: config, warmer: warmer, now: now, log: log,
 		stir: make(chan struct{}, 1), misses: map[string]uint64{}, moving: map[string]bool{}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.clearing, p.leave = context.WithCancel(context.Background())
 	for _, kind := range config.Warm {
 		class, template, whyNot := Fit(kind.Spec)
 		if whyNot != "" {
@@ -133,16 +138,21 @@ func (p *Pool) Start() {
 	})
 }
 
-// Stop ends it, if it was started, and removes what is ready unless that is to be kept. It returns when no goroutine of the pool is left, or ctx ends.
+// Stop ends it, if it was started, and removes what is ready unless that is to be kept. It returns when no goroutine of the pool is left;
+// what is not removed when ctx ends, or after a while, is left to the next start.
 func (p *Pool) Stop(ctx context.Context) {
 	p.cancel()
+	defer p.leave()
 	if p.loop == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, p.leave)()
 	<-p.loop
 	if !p.config.Keep {
 		if !p.adopted {
-			found, err := p.warmer.Vacant(context.WithoutCancel(ctx))
+			found, err := p.warmer.Vacant(ctx)
 			if err != nil {
 				p.log.Warn("what was made ahead cannot be listed, and is left to the next start", slog.Any("error", err))
 			}
@@ -154,18 +164,10 @@ func (p *Pool) Stop(ctx context.Context) {
 			p.work.Go(func() { p.vacate(taken.ID, "the daemon ends") })
 		}
 	}
-	ended := make(chan struct{})
-	go func() {
-		p.work.Wait()
-		close(ended)
-	}()
-	limit := time.NewTimer(drainTime)
-	defer limit.Stop()
-	select {
-	case <-ended:
-	case <-limit.C:
-	case <-ctx.Done():
-	}
+	p.mu.Lock()
+	p.stopped = true
+	p.mu.Unlock()
+	p.work.Wait()
 }
 
 // Lost says that what is at the place may be of no use any more.
@@ -184,8 +186,10 @@ func (p *Pool) Lost(place, why string) {
 				s.problem, s.retryAt = why, p.now().Add(s.retries.NextBackOff())
 			}
 		}
+		if !p.stopped {
+			p.work.Go(func() { p.vacate(gone.ID, why) })
+		}
 		p.mu.Unlock()
-		p.work.Go(func() { p.vacate(gone.ID, why) })
 	}
 	p.wake()
 }

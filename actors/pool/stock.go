@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -37,7 +36,7 @@ func (p *Pool) vacate(place, why string) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = firstRetry, lastRetry
 	for {
-		err := p.warmer.Vacate(context.WithoutCancel(p.ctx), place)
+		err := p.warmer.Vacate(p.clearing, place)
 		p.log.Info("a sandbox made ahead is removed", slog.String("place", place), slog.String("why", why), slog.Any("error", err))
 		if err == nil {
 			return
@@ -72,11 +71,14 @@ func (p *Pool) makeOne(s *supply) {
 		err = errors.New("it ended at once")
 		p.work.Go(func() { p.vacate(place, err.Error()) })
 	}
-	if err == nil {
+	switch {
+	case err == nil && p.ctx.Err() != nil && !p.config.Keep: // too late for Stop to find it
+		p.work.Go(func() { p.vacate(place, "the daemon ends") })
+	case err == nil:
 		s.problem, s.retryAt = "", time.Time{}
 		s.retries.Reset()
 		s.ready = append(s.ready, Taken{made, s.class})
-	} else if p.ctx.Err() == nil {
+	case p.ctx.Err() == nil:
 		s.problem = err.Error()
 		if errors.Is(err, runtime.ErrUnfit) {
 			s.unfit = s.problem

@@ -55,7 +55,9 @@ func (p *Pool) Return(taken Taken) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.arrived(taken.ID) {
-		p.work.Go(func() { p.vacate(taken.ID, "it was lost") })
+		if !p.stopped {
+			p.work.Go(func() { p.vacate(taken.ID, "it was lost") })
+		}
 		return
 	}
 	s := p.supply(taken.Class, taken.Spec)
