@@ -165,6 +165,10 @@ func (g *Gateway) Close() error {
 // ServeHTTP passes a request on to whoever answers it.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := access.WithPeer(r.Context(), r.RemoteAddr)
+	if r.URL.Path != "/healthz" && r.URL.Path != "/health" && g.listener.near && !route.Ours(r.Host, g.config.Domain) {
+		route.Refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("this gateway is not at %.200q: if a proxy is in front of it, start it with --domain", r.Host))
+		return
+	}
 	target, found, err := route.Of(r, g.config.Domain)
 	if secret := r.Header.Get("X-Access-Token"); secret != "" && target.Sandbox != "" && g.access.IsSandboxToken(target.Sandbox, secret) {
 		proven(ctx)

@@ -22,6 +22,7 @@ func (g *Gateway) inside(conn grpc.ClientConnInterface) *ports.Handler {
 		Token:  g.access.PortsToken,
 		All:    g.access.SandboxToken,
 		Holder: g.sees,
+		Proven: proven,
 		Known: func(r *http.Request) bool {
 			_, err := g.access.Authenticate(r)
 			return !errors.Is(err, access.ErrNoToken) && !errors.Is(err, access.ErrToken)
@@ -48,9 +49,5 @@ func (g *Gateway) sees(r *http.Request, sandboxID string) bool {
 	if err == nil {
 		_, err = client.GetSandbox(r.Context(), sandboxID)
 	}
-	if err != nil {
-		return false
-	}
-	proven(r.Context())
-	return true
+	return err == nil
 }

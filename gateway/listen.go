@@ -56,8 +56,8 @@ func listen(config Config) (*doors, error) {
 			return nil, fmt.Errorf("gateway: %w", err)
 		}
 	}
-	d := &doors{open: map[*door]struct{}{}}
-	d.Listener = netutil.LimitListener(listener, maxConnections)
+	d := &doors{open: map[*door]struct{}{}, near: address.IP.IsLoopback() && secure == nil}
+	d.Listener = &thresholds{netutil.LimitListener(listener, maxConnections), d}
 	if d.secure = secure; secure != nil {
 		d.Listener = &tlsDoors{d.Listener, secure}
 	}
@@ -96,6 +96,7 @@ func (t *tlsDoors) Accept() (net.Conn, error) {
 type doors struct {
 	net.Listener
 	secure *tls.Config
+	near   bool // on loopback in the clear, where a browser of this machine may be sent by any page
 
 	mu   sync.Mutex
 	open map[*door]struct{} // unproven
@@ -116,16 +117,20 @@ type doorKey struct{}
 func (d *doors) enter(ctx context.Context, conn net.Conn) context.Context {
 	one := &door{conn: conn, since: time.Now(), doors: d}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.open[one] = struct{}{}
+	var evicted net.Conn
 	if len(d.open) > maxUnproven {
-		d.evict()
+		evicted = d.evict()
+	}
+	d.mu.Unlock()
+	if evicted != nil {
+		_ = evicted.Close()
 	}
 	return context.WithValue(ctx, doorKey{}, one)
 }
 
-// evict closes the oldest unproven connection that is not being answered, else the oldest.
-func (d *doors) evict() {
+// evict returns the oldest unproven connection that is not being answered, else the oldest, for the caller to close.
+func (d *doors) evict() net.Conn {
 	var oldest *door
 	for one := range d.open {
 		if oldest == nil || oldest.busy && !one.busy || oldest.busy == one.busy && one.since.Before(oldest.since) {
@@ -133,14 +138,47 @@ func (d *doors) evict() {
 		}
 	}
 	delete(d.open, oldest)
-	conn := oldest.conn
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn() // without TLS's goodbye, which may block
-	}
-	_ = conn.Close()
+	return wire(oldest.conn) // without TLS's goodbye, which may block
 }
 
-// changed follows what net/http does with a connection.
+func wire(conn net.Conn) net.Conn {
+	if secure, ok := conn.(*tls.Conn); ok {
+		return secure.NetConn()
+	}
+	return conn
+}
+
+// thresholds tell the doors of each connection that closes. net/http tells of none that was hijacked, as WebSockets are.
+type thresholds struct {
+	net.Listener
+	doors *doors
+}
+
+func (t *thresholds) Accept() (net.Conn, error) {
+	conn, err := t.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &threshold{conn, t.doors}, nil
+}
+
+type threshold struct {
+	net.Conn
+	doors *doors
+}
+
+func (t *threshold) Close() error {
+	t.doors.mu.Lock()
+	for one := range t.doors.open {
+		if wire(one.conn) == net.Conn(t) {
+			delete(t.doors.open, one)
+		}
+	}
+	t.doors.mu.Unlock()
+	return t.Conn.Close()
+}
+
+// changed follows what net/http does with a connection, until that closes.
 func (d *doors) changed(conn net.Conn, state http.ConnState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,8 +191,6 @@ func (d *doors) changed(conn net.Conn, state http.ConnState) {
 			one.busy = true
 		case http.StateIdle:
 			one.busy = false
-		case http.StateClosed, http.StateHijacked:
-			delete(d.open, one)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/agbox-dev/agbox/gateway"
 	"github.com/agbox-dev/agbox/gateway/access"
 	"github.com/agbox-dev/agbox/sdk"
 	"github.com/agbox-dev/agbox/sdk/sdktest"
@@ -332,5 +333,34 @@ func TestPortsLeaveRoom(t *testing.T) {
 	}
 	if _, err := v.Client(v.Token).GetSandbox(t.Context(), v.box.ID); err != nil {
 		t.Errorf("who has a token: %v", err)
+	}
+}
+
+// TestSocketsHoldNoPlace: WebSockets of strangers count as their other connections do, until they are closed.
+func TestSocketsHoldNoPlace(t *testing.T) {
+	t.Parallel()
+	v := visit(t, sdk.Spec{Labels: public})
+	host := v.serve(func(w http.ResponseWriter, r *http.Request) {
+		socket, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer socket.CloseNow()
+		_, _, _ = socket.Read(r.Context())
+	})
+	before := gateway.Unproven(v.Gateway.Gateway)
+	var sockets []*websocket.Conn
+	for range 3 {
+		socket, _, err := websocket.Dial(t.Context(), "ws://"+host, &websocket.DialOptions{HTTPClient: v.browser()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sockets = append(sockets, socket)
+	}
+	if n := gateway.Unproven(v.Gateway.Gateway) - before; n != len(sockets) {
+		t.Errorf("%d of %d WebSockets are counted", n, len(sockets))
+	}
+	for _, socket := range sockets {
+		socket.CloseNow()
 	}
 }

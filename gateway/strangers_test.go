@@ -64,6 +64,10 @@ func TestWhoGetsWhere(t *testing.T) {
 		{"/v2/sandboxes", nil, 401, `{"code":401,"message":"no token`},
 		{"/v2/sandboxes", []string{"X-API-Key", "e2b_wrong"}, 401, `{"code":401,"message":"the token is not known`},
 		{"/metrics", nil, 401, `{"code":401`},
+		{"/healthz", []string{"Host", "evil.example"}, 200, "ok\n"},
+		{"/v2/sandboxes", []string{"Host", "evil.example", "X-API-Key", g.Token}, 421, `{"code":421,"message":"this gateway is not at`},
+		{"/", []string{"Host", "evil.example", "E2b-Sandbox-Id", "box1", "E2b-Sandbox-Port", "80"}, 421, `{"code":421`},
+		{"/files?signature=x", []string{"Host", "evil.example:7439"}, 421, `{"code":421`},
 		{"/", []string{"E2b-Sandbox-Id", "box1"}, 400, `{"code":400,"message":"the headers`},
 	} {
 		status, body := get(t, g, tt.path, tt.header...)

@@ -28,6 +28,8 @@ type Config struct {
 	Token, All func(sandboxID string) string
 	// Holder reports whether the request shows a token of the gateway that sees the sandbox.
 	Holder func(r *http.Request, sandboxID string) bool
+	// Proven is told of each request that has shown a token of the sandbox's private ports.
+	Proven func(context.Context)
 	// Known reports whether the request shows a token of the gateway, whatever that sees; also where that cannot be told.
 	Known func(*http.Request) bool
 	// Open says of a sandbox with these labels whether everybody may use its ports, and what Host its servers are to see, "" for
@@ -88,6 +90,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case answered:
 			return
 		}
+		h.config.Proven(r.Context())
 	}
 	if err := h.config.Wake(r.Context(), box); err != nil {
 		h.failed(w, r, target, err)

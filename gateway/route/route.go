@@ -56,6 +56,24 @@ func Of(r *http.Request, domain string) (Target, bool, error) {
 	return Target{id, n}, true, nil
 }
 
+// Ours reports whether a request's Host is one that a gateway on loopback can have, so that no page of elsewhere whose name was bound to
+// this machine speaks to it from a browser here: an address, localhost, the domain, or a name under one of these.
+func Ours(host, domain string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(host, ".")
+	if host == "" || net.ParseIP(strings.Trim(host, "[]")) != nil { // no browser sends none
+		return true
+	}
+	for _, ours := range []string{"localhost", domain} {
+		if _, below := cutSuffixFold(host, "."+ours); below || strings.EqualFold(host, ours) {
+			return true
+		}
+	}
+	return false
+}
+
 // ofHost reads <port>-<id>.<domain>[:port].
 func ofHost(host, domain string) (Target, bool) {
 	if name, _, err := net.SplitHostPort(host); err == nil {

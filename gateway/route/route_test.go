@@ -70,6 +70,20 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// TestOurs: a page whose name was bound to this machine is told from who was sent here.
+func TestOurs(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]bool{
+		"127.0.0.1:7439": true, "[::1]:7439": true, "[::1]": true, "localhost:7439": true, "LOCALHOST.": true, "8000-box1.localhost:7439": true,
+		"box.example.com": true, "api.box.example.com:443": true, "": true,
+		"evil.com": false, "evil.com:7439": false, "evillocalhost": false, "localhost.evil.com": false, "127.0.0.1.evil.com": false, "example.com": false,
+	} {
+		if got := route.Ours(host, "box.example.com"); got != want {
+			t.Errorf("%q: %v", host, got)
+		}
+	}
+}
+
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
