@@ -57,6 +57,34 @@ type Gateway struct {
 	ports    *ports.Handler
 	builds   *build.Builds
 	boxes    *envd.Handler
+	serving  serving
+}
+
+// serving counts the requests that are being answered, until there are to be none.
+type serving struct {
+	mu     sync.Mutex
+	closed bool
+	work   sync.WaitGroup
+	// over ends with the gateway, and with it what net/http has let go of.
+	over context.Context
+	end  context.CancelFunc
+}
+
+func (s *serving) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.work.Add(1)
+	}
+	return !s.closed
+}
+
+// close has no request let in from now on, and those that are in told to end.
+func (s *serving) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.end()
 }
 
 // handlers answer what the gateway passes on. To those of a sandbox's port it passes on everything, with its route.Target and
@@ -81,6 +109,7 @@ func New(config Config, conn grpc.ClientConnInterface) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{config: config, access: decides, guesses: guesses{waiting: make(chan struct{}, maxWaiting)}}
+	g.serving.over, g.serving.end = context.WithCancel(context.Background())
 	g.handlers = handlers{
 		metrics: route.NotImplemented("metrics"),
 	}
@@ -139,10 +168,12 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close ends everything at once.
+// Close ends everything at once, and returns when nothing of it is left.
 func (g *Gateway) Close() error {
+	g.serving.close()
 	err := errors.Join(g.server.Close(), g.listener.Close())
 	g.grpc.Stop()
+	g.serving.work.Wait()
 	g.grpc.apart.Wait()
 	if g.plane != nil {
 		g.plane.Close()
@@ -164,7 +195,13 @@ func (g *Gateway) Close() error {
 
 // ServeHTTP passes a request on to whoever answers it.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx := access.WithPeer(r.Context(), r.RemoteAddr)
+	if !g.serving.enter() {
+		panic(http.ErrAbortHandler)
+	}
+	defer g.serving.work.Done()
+	ctx, cancel := context.WithCancel(access.WithPeer(r.Context(), r.RemoteAddr))
+	defer cancel()
+	defer context.AfterFunc(g.serving.over, cancel)()
 	if r.URL.Path != "/healthz" && r.URL.Path != "/health" && g.listener.near && !route.Ours(r.Host, g.config.Domain) {
 		route.Refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("this gateway is not at %.200q: if a proxy is in front of it, start it with --domain", r.Host))
 		return

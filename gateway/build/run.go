@@ -185,6 +185,7 @@ func (r *run) copy(ctx context.Context, hash, src, dest, user, mode string) erro
 		return err
 	}
 	defer file.Close()
+	defer context.AfterFunc(ctx, func() { file.Close() })() // what is unpacked may be much more than was sent, and nothing of it be for here
 	if user == "" {
 		user = r.User
 	}

@@ -65,6 +65,7 @@ type Handler struct {
 	watchers watchers
 	users    users
 	streams  *bound.Bound
+	signers  signers
 
 	closing context.Context
 	close   context.CancelFunc
@@ -75,7 +76,7 @@ var _ http.Handler = (*Handler)(nil)
 
 // New returns a handler.
 func New(config Config) *Handler {
-	h := &Handler{config: config, rpc: http.NewServeMux(), streams: bound.New(maxStreams, maxBoxStreams)}
+	h := &Handler{config: config, rpc: http.NewServeMux(), streams: bound.New(maxStreams, maxBoxStreams), signers: signers{turn: make(chan struct{}, 1)}}
 	h.closing, h.close = context.WithCancel(context.Background())
 	options := []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), connect.WithCompressMinBytes(1 << 20)}
 	h.rpc.Handle(processconnect.NewProcessHandler(&processes{h}, options...))

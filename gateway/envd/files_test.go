@@ -150,6 +150,10 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", c.what, status, body, c.status, c.want)
 		}
 	}
+	listed := p.listed.Load()
+	if status, _, text := p.do("GET", sign("signed", "read", "", ""), nil, bare(nil)); status != 200 || p.listed.Load() != listed {
+		t.Errorf("a signature of a sandbox that is known: %d %s, and the daemon is asked %d times", status, text, p.listed.Load()-listed)
+	}
 	if err := p.client.Pause(t.Context(), p.id); err != nil {
 		t.Fatal(err)
 	}

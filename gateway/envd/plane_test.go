@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -30,6 +31,7 @@ type plane struct {
 	id     string
 	http   *http.Client
 	plane  *envd.Handler
+	listed *atomic.Int32 // how often the daemon was asked for all sandboxes
 
 	process processconnect.ProcessClient
 	files   filesystemconnect.FilesystemClient
@@ -47,11 +49,15 @@ func start(t *testing.T) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
+	listed := &atomic.Int32{}
 	h := envd.New(envd.Config{
-		Client:    func(string) agboxv1.SandboxServiceClient { return client.Raw().SandboxServiceClient },
-		Token:     func(id string) string { return "token of " + id },
-		Sandboxes: func(context.Context) ([]string, error) { return []string{"another", box.ID}, nil },
-		Log:       slog.New(slog.DiscardHandler),
+		Client: func(string) agboxv1.SandboxServiceClient { return client.Raw().SandboxServiceClient },
+		Token:  func(id string) string { return "token of " + id },
+		Sandboxes: func(context.Context) ([]string, error) {
+			listed.Add(1)
+			return []string{"another", box.ID}, nil
+		},
+		Log: slog.New(slog.DiscardHandler),
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		target, _, err := route.Of(r, "localhost")
@@ -62,7 +68,7 @@ func start(t *testing.T) *plane {
 	}))
 	t.Cleanup(h.Close)
 	t.Cleanup(server.Close)
-	p := &plane{t: t, client: client, daemon: daemon, url: server.URL, id: box.ID, http: server.Client(), plane: h}
+	p := &plane{t: t, client: client, daemon: daemon, url: server.URL, id: box.ID, http: server.Client(), plane: h, listed: listed}
 	client2 := &http.Client{Transport: headers{server.Client().Transport, box.ID}}
 	p.process = processconnect.NewProcessClient(client2, server.URL, connect.WithProtoJSON())
 	p.files = filesystemconnect.NewFilesystemClient(client2, server.URL, connect.WithProtoJSON())

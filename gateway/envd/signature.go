@@ -1,10 +1,12 @@
 package envd
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -47,16 +49,38 @@ func checkSignature(r *http.Request, token string, now time.Time) *problem {
 	return nil
 }
 
-// signer returns the sandbox whose token a signature was made with.
+// signers are the sandboxes that a signature may be of, as they were when the daemon was asked last. Anybody may ask, so that one request
+// at a time does: turn has an entry while one looks.
+type signers struct {
+	turn  chan struct{}
+	ids   []string
+	asked time.Time
+}
+
+// signer returns the sandbox whose token a signature was made with. Who waited while others asked the daemon hears of what that said.
 func (h *Handler) signer(r *http.Request) (string, *problem) {
-	ids, err := h.config.Sandboxes(r.Context())
-	if err != nil {
-		return "", refuse(http.StatusInternalServerError, "the daemon does not answer: %s", refusalOf(err).message)
+	ctx, cancel := context.WithTimeout(r.Context(), calm)
+	defer cancel()
+	arrived, s := time.Now(), &h.signers
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return "", refuse(http.StatusServiceUnavailable, "too many ask for files at once: try again later")
 	}
-	for _, id := range ids {
-		if fits(r, h.config.Token(id)) {
-			return id, nil
+	made := func(id string) bool { return fits(r, h.config.Token(id)) }
+	at := slices.IndexFunc(s.ids, made)
+	if at < 0 && !s.asked.After(arrived) {
+		asked := time.Now()
+		ids, err := h.config.Sandboxes(ctx)
+		if err != nil {
+			return "", refuse(http.StatusInternalServerError, "the daemon does not answer: %s", refusalOf(err).message)
 		}
+		s.ids, s.asked = ids, asked
+		at = slices.IndexFunc(ids, made)
 	}
-	return "", refuse(http.StatusUnauthorized, "invalid signature")
+	if at < 0 {
+		return "", refuse(http.StatusUnauthorized, "invalid signature")
+	}
+	return s.ids[at], nil
 }
