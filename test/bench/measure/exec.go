@@ -21,7 +21,9 @@ type runner struct {
 }
 
 func (b *Bench) runner(ctx context.Context, d *daemon) (*runner, error) {
-	id, ready, err := d.create(ctx, d.unconnected())
+	spec := d.unconnected()
+	spec.Pool = "never" // one that was made ahead has its usual name a moment later
+	id, ready, err := d.create(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
