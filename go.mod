@@ -49,7 +49,15 @@ require golang.org/x/time v0.16.0
 
 require connectrpc.com/connect v1.21.1
 
-require github.com/coder/websocket v1.8.15
+require (
+	github.com/chromedp/chromedp v0.23.0
+	github.com/coder/websocket v1.8.15
+)
+
+require (
+	github.com/chromedp/cdproto v0.159.0 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+)
 
 require (
 	github.com/Azure/go-ansiterm v0.0.0-20250102033503-faa5f7b0171c // indirect

@@ -286,16 +286,22 @@ func TestPortUnreached(t *testing.T) {
 	}
 }
 
-// TestPortWakes: a sandbox that goes on for traffic does for a request.
+// TestPortWakes: a sandbox that goes on for traffic does for a request, also for one that could go by a connection from before.
 func TestPortWakes(t *testing.T) {
 	t.Parallel()
 	v := visit(t, sdk.Spec{Labels: public, Wake: sdk.WakeOnTraffic})
 	host := v.serve(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "awake") })
+	if status, _, body := v.get("http://"+host, nil); status != http.StatusOK || body != "awake" {
+		t.Errorf("%d %s", status, body)
+	}
 	if err := v.client.Pause(t.Context(), v.box.ID); err != nil {
 		t.Fatal(err)
 	}
 	if status, _, body := v.get("http://"+host, nil); status != http.StatusOK || body != "awake" {
 		t.Errorf("%d %s", status, body)
+	}
+	if box, err := v.client.GetSandbox(t.Context(), v.box.ID); err != nil || box.State != sdk.StateReady {
+		t.Errorf("the sandbox that was asked is %s, %v", box.State, err)
 	}
 	if err := v.client.Stop(t.Context(), v.box.ID); err != nil {
 		t.Fatal(err)

@@ -96,6 +96,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.failed(w, r, target, err)
 		return
 	}
+	if box.State == sdk.StatePaused { // a connection kept from before wakes nobody
+		conn, err := client.DialPort(r.Context(), target.Sandbox, target.Port)
+		if err != nil {
+			h.failed(w, r, target, err)
+			return
+		}
+		conn.Close()
+	}
 	h.proxy(target, host).ServeHTTP(w, r)
 }
 
