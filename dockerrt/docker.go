@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"path/filepath"
 	"runtime/debug"
@@ -70,6 +71,8 @@ type Config struct {
 	// MaxSnapshot bounds what a sandbox has beyond its image for a snapshot to be made, in bytes, 0 for no limit. Holes in
 	// files count: an engine fills them.
 	MaxSnapshot uint64
+	// Measure, unless nil, wraps the way to the engine.
+	Measure func(http.RoundTripper) http.RoundTripper
 	// UID and GID are what the sandbox sees as HOST_UID and HOST_GID.
 	UID, GID int
 	// Places are what of this host no sandbox may have, beside DataDir and what is the engine's.
@@ -115,6 +118,11 @@ func New(ctx context.Context, config Config, log *slog.Logger) (*Docker, error) 
 	api, err := engine.Connect(ctx, config.Host, engine.Owner{Instance: config.Instance, PID: config.PID, Started: config.Started})
 	if err != nil {
 		return nil, err
+	}
+	if config.Measure != nil {
+		if err := api.Measure(config.Measure); err != nil {
+			return nil, errors.Join(err, api.Close())
+		}
 	}
 	d := &Docker{
 		config: config, api: api, log: log, layout: layout.Layout{Root: filepath.Clean(config.DataDir)},

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/felixge/httpsnoop"
 	"google.golang.org/grpc"
 
 	"github.com/agbox-dev/agbox/gateway/access"
@@ -53,6 +54,7 @@ type Gateway struct {
 	grpc     *proxy
 	handlers handlers
 	guesses  guesses
+	meter    *meter
 	plane    *e2b.Handler
 	ports    *ports.Handler
 	builds   *build.Builds
@@ -90,10 +92,9 @@ func (s *serving) close() {
 // handlers answer what the gateway passes on. To those of a sandbox's port it passes on everything, with its route.Target and
 // nobody's identity: who may use it they decide. The others get an access.Identity.
 type handlers struct {
-	envd    http.Handler // a sandbox's data plane of E2B
-	ports   http.Handler // any other port of a sandbox
-	e2b     http.Handler // E2B's control plane
-	metrics http.Handler
+	envd  http.Handler // a sandbox's data plane of E2B
+	ports http.Handler // any other port of a sandbox
+	e2b   http.Handler // E2B's control plane
 }
 
 // New listens, and refuses what would not be safe. conn is the daemon; it stays the caller's. Run or Close must follow.
@@ -108,11 +109,8 @@ func New(config Config, conn grpc.ClientConnInterface) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{config: config, access: decides, guesses: guesses{waiting: make(chan struct{}, maxWaiting)}}
+	g := &Gateway{config: config, access: decides, guesses: guesses{waiting: make(chan struct{}, maxWaiting)}, meter: newMeter()}
 	g.serving.over, g.serving.end = context.WithCancel(context.Background())
-	g.handlers = handlers{
-		metrics: route.NotImplemented("metrics"),
-	}
 	g.grpc = newProxy(decides)
 	if g.listener, err = listen(config); err != nil {
 		return nil, err
@@ -193,18 +191,25 @@ func (g *Gateway) Close() error {
 	return err
 }
 
-// ServeHTTP passes a request on to whoever answers it.
+// ServeHTTP passes a request on to whoever answers it, and measures that.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !g.serving.enter() {
 		panic(http.ErrAbortHandler)
 	}
 	defer g.serving.work.Done()
+	plane := ""
+	answered := httpsnoop.CaptureMetrics(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { plane = g.pass(w, r) }), w, r)
+	g.meter.request(plane, answered)
+}
+
+// pass returns the name of the plane that has answered.
+func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) (plane string) {
 	ctx, cancel := context.WithCancel(access.WithPeer(r.Context(), r.RemoteAddr))
 	defer cancel()
 	defer context.AfterFunc(g.serving.over, cancel)()
 	if r.URL.Path != "/healthz" && r.URL.Path != "/health" && g.listener.near && !route.Ours(r.Host, g.config.Domain) {
 		route.Refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("this gateway is not at %.200q: if a proxy is in front of it, start it with --domain", r.Host))
-		return
+		return "own"
 	}
 	target, found, err := route.Of(r, g.config.Domain)
 	if secret := r.Header.Get("X-Access-Token"); secret != "" && target.Sandbox != "" && g.access.IsSandboxToken(target.Sandbox, secret) {
@@ -215,20 +220,28 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		route.Refuse(w, http.StatusBadRequest, strings.TrimPrefix(err.Error(), "route: "))
 	case found && target.Port == route.EnvdPort:
 		g.handlers.envd.ServeHTTP(w, r.WithContext(route.With(ctx, target)))
+		return "envd"
 	case found:
 		g.handlers.ports.ServeHTTP(w, r.WithContext(route.With(ctx, target)))
+		return "ports"
 	case r.URL.Path == "/healthz":
 		w.Header().Set("Content-Type", "text/plain")
 		fmt.Fprintln(w, "ok")
 	case strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
 		g.serveGRPC(w, r.WithContext(ctx))
+		return "grpc"
 	case r.URL.Path == "/health": // E2B's clients ask it without a token
 		w.WriteHeader(http.StatusNoContent)
 	case strings.HasPrefix(r.URL.Path, e2b.UploadPath): // signed in place of a token
 		g.handlers.e2b.ServeHTTP(w, r.WithContext(ctx))
+		return "e2b"
+	case r.URL.Path == "/metrics":
+		g.serveKnown(w, r.WithContext(ctx))
 	default:
 		g.serveKnown(w, r.WithContext(ctx))
+		return "e2b"
 	}
+	return "own"
 }
 
 // serveKnown serves what only holders of a token may ask.
@@ -245,7 +258,7 @@ func (g *Gateway) serveKnown(w http.ResponseWriter, r *http.Request) {
 		g.config.Log.Error("cannot tell who is who", slog.Any("error", err))
 		route.Refuse(w, http.StatusInternalServerError, "the gateway cannot read its tokens: see its log")
 	case r.URL.Path == "/metrics":
-		g.handlers.metrics.ServeHTTP(w, r.WithContext(ctx))
+		g.serveMetrics(w, r.WithContext(ctx))
 	default:
 		r.Body = http.MaxBytesReader(w, r.Body, maxControlBody)
 		g.handlers.e2b.ServeHTTP(w, r.WithContext(ctx))
@@ -257,6 +270,7 @@ func (g *Gateway) identified(r *http.Request) (context.Context, error) {
 	id, err := g.access.Authenticate(r)
 	if err != nil {
 		if errors.Is(err, access.ErrToken) {
+			g.meter.refused.Inc()
 			g.config.Log.Info("token refused", slog.String("from", r.RemoteAddr), slog.String("path", fmt.Sprintf("%.200s", r.URL.Path)))
 			if slow := g.guesses.slow(r.Context(), r.RemoteAddr); slow != nil {
 				return nil, slow

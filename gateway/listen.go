@@ -213,7 +213,10 @@ func (g *Gateway) newServer() *http.Server {
 	protocols.SetUnencryptedHTTP2(!g.config.TLS.Enabled())
 	return &http.Server{
 		Handler: g, Protocols: protocols, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders,
-		TLSConfig: g.listener.secure, ConnContext: g.listener.enter, ConnState: g.listener.changed,
+		TLSConfig: g.listener.secure, ConnContext: g.listener.enter, ConnState: func(conn net.Conn, state http.ConnState) {
+			g.listener.changed(conn, state)
+			g.meter.changed(conn, state)
+		},
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTime},
 		ErrorLog: slog.NewLogLogger(g.config.Log.Handler(), slog.LevelDebug),
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/agbox-dev/agbox/persist"
 	agboxv1 "github.com/agbox-dev/agbox/proto/agbox/v1"
 	"github.com/agbox-dev/agbox/server/fleet"
+	"github.com/agbox-dev/agbox/server/meter"
 	"github.com/agbox-dev/agbox/server/output"
 	"github.com/agbox-dev/agbox/server/refusal"
 	"github.com/agbox-dev/agbox/server/spec"
@@ -41,6 +42,8 @@ type Config struct {
 	DiskHeadroom uint64
 	// MaxTransfer bounds the bytes of one upload or download, holes counted; 0: there is no limit.
 	MaxTransfer uint64
+	// Meter counts what is done; nil: one of the server's own.
+	Meter *meter.Meter
 	// Options are added to those of the gRPC server, for interceptors of tests.
 	Options []grpc.ServerOption
 }
@@ -108,13 +111,16 @@ type Server struct {
 func New(config Config, system *actors.System, db *persist.DB, runtime Runtime, log *slog.Logger) *Server {
 	s := &Server{config: config, system: system, db: db, runtime: runtime, log: log,
 		health: health.NewServer(), walks: make(chan struct{}, maxWalks), snapshotMade: make(chan struct{}, 1)}
+	if s.config.Meter == nil {
+		s.config.Meter = meter.New()
+	}
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.fleet = fleet.New(system, db, runtime, log)
 	s.output = output.NewReader(system, db, runtime, &execlog.Notices{Blind: func(err error) {
 		log.Warn("output is followed by looking at its files again and again, which is slower", slog.Any("error", err))
 	}})
 	s.grpc = grpc.NewServer(append([]grpc.ServerOption{
-		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream), grpc.ForceServerCodecV2(fleet.Codec()),
+		grpc.UnaryInterceptor(s.config.Meter.Unary(s.unary)), grpc.StreamInterceptor(s.config.Meter.Stream(s.stream)), grpc.ForceServerCodecV2(fleet.Codec()),
 		grpc.ConnectionTimeout(handshakeTime), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxRecvMsgSize(2 * refusal.MaxRequest),
 		grpc.StatsHandler(&s.carried), grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow),

@@ -15,6 +15,7 @@ import (
 	"github.com/agbox-dev/agbox/hostpath"
 	"github.com/agbox-dev/agbox/persist"
 	"github.com/agbox-dev/agbox/server"
+	"github.com/agbox-dev/agbox/server/meter"
 	"github.com/agbox-dev/agbox/server/socket"
 	"github.com/agbox-dev/agbox/server/spec"
 )
@@ -45,7 +46,10 @@ func serve(ctx context.Context, start arguments, stdin io.Reader, stderr io.Writ
 	if err != nil {
 		return err
 	}
-	open := func() (*dockerrt.Docker, error) { return openRuntime(ctx, paths, config, witness.Instance, log) }
+	measures := meter.New()
+	open := func() (*dockerrt.Docker, error) {
+		return openRuntime(ctx, paths, config, witness.Instance, measures, log)
+	}
 	seen := []persist.Option{persist.WithWitness(witness), persist.WithLog(log)}
 	db, err := persist.Open(paths.database, seen...)
 	if mismatch, lost := errors.AsType[*persist.Mismatch](err); lost {
@@ -91,7 +95,7 @@ func serve(ctx context.Context, start arguments, stdin io.Reader, stderr io.Writ
 	if err != nil {
 		return err
 	}
-	service := server.New(server.Config{Version: version, Host: host, SnapshotTTL: config.Runtime.SnapshotTTL.Duration,
+	service := server.New(server.Config{Version: version, Meter: measures, Host: host, SnapshotTTL: config.Runtime.SnapshotTTL.Duration,
 		DiskHeadroom: uint64(config.Limits.DiskHeadroom), MaxTransfer: uint64(config.Limits.MaxTransfer)}, system, db, runtime, log)
 	stopped := context.AfterFunc(ctx, service.Shutdown)
 	guarding, unguard := context.WithCancel(ctx)
@@ -107,7 +111,7 @@ func serve(ctx context.Context, start arguments, stdin io.Reader, stderr io.Writ
 	return nil
 }
 
-func openRuntime(ctx context.Context, paths paths, config config, instance string, log *slog.Logger) (*dockerrt.Docker, error) {
+func openRuntime(ctx context.Context, paths paths, config config, instance string, measures *meter.Meter, log *slog.Logger) (*dockerrt.Docker, error) {
 	init, err := placeInit(paths.data)
 	if err != nil {
 		return nil, err
@@ -115,6 +119,7 @@ func openRuntime(ctx context.Context, paths paths, config config, instance strin
 	return dockerrt.New(ctx, dockerrt.Config{
 		Host:     config.Docker.Host,
 		Instance: instance,
+		Measure:  measures.Engine,
 		DataDir:  paths.data,
 		InitPath: init,
 		Places: hostpath.Places{

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -78,6 +79,13 @@ func New(api *client.Client, owner Owner) *Client {
 	c := &Client{Client: api, owner: owner, primaries: map[string]string{}, places: map[string]string{}, tenants: map[string]string{}}
 	c.closed, c.close = context.WithCancel(context.Background())
 	return c
+}
+
+// Measure has all that goes to the engine go by way of what wrap returns, but for what takes a connection over. It comes before use.
+func (c *Client) Measure(wrap func(http.RoundTripper) http.RoundTripper) error {
+	by := c.HTTPClient()
+	by.Transport = wrap(by.Transport)
+	return client.WithHTTPClient(by)(c.Client)
 }
 
 // forbidden: the client's errors do not always wrap the system's.

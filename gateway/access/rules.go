@@ -25,11 +25,12 @@ type rule struct {
 // rules has a row for each call of the service; one that has none is refused. A call about one sandbox, exec or snapshot names
 // it and has to be about the identity's own; one about many is narrowed to those by its label selector.
 var rules = map[string]rule{
-	"Ping":   {},
-	"Info":   {grant: GrantOperator},
-	"Doctor": {grant: GrantOperator},
-	"Backup": {grant: GrantOperator, change: true},
-	"Prune":  {grant: GrantOperator, change: true, request: aboutMany},
+	"Ping":        {},
+	"Info":        {grant: GrantOperator},
+	"Doctor":      {grant: GrantOperator},
+	"ReadMetrics": {grant: GrantOperator},
+	"Backup":      {grant: GrantOperator, change: true},
+	"Prune":       {grant: GrantOperator, change: true, request: aboutMany},
 
 	"CreateSandbox": {change: true, request: creates},
 	"ForkSandbox":   {change: true, request: forks},

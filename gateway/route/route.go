@@ -146,10 +146,3 @@ func Refuse(w http.ResponseWriter, status int, message string) {
 		Message string `json:"message"`
 	}{status, message})
 }
-
-// NotImplemented answers that the gateway has no such part.
-func NotImplemented(part string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		Refuse(w, http.StatusNotImplemented, "this gateway does not serve "+part)
-	})
-}

@@ -5703,6 +5703,86 @@ func (x *BackupChunk) GetData() []byte {
 	return nil
 }
 
+type ReadMetricsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadMetricsRequest) Reset() {
+	*x = ReadMetricsRequest{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadMetricsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadMetricsRequest) ProtoMessage() {}
+
+func (x *ReadMetricsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadMetricsRequest.ProtoReflect.Descriptor instead.
+func (*ReadMetricsRequest) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
+}
+
+type ReadMetricsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Text          []byte                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadMetricsResponse) Reset() {
+	*x = ReadMetricsResponse{}
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadMetricsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadMetricsResponse) ProtoMessage() {}
+
+func (x *ReadMetricsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadMetricsResponse.ProtoReflect.Descriptor instead.
+func (*ReadMetricsResponse) Descriptor() ([]byte, []int) {
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *ReadMetricsResponse) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
 type HoldSandboxRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -5712,7 +5792,7 @@ type HoldSandboxRequest struct {
 
 func (x *HoldSandboxRequest) Reset() {
 	*x = HoldSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5724,7 +5804,7 @@ func (x *HoldSandboxRequest) String() string {
 func (*HoldSandboxRequest) ProtoMessage() {}
 
 func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[69]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5737,7 +5817,7 @@ func (x *HoldSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxRequest.ProtoReflect.Descriptor instead.
 func (*HoldSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{69}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *HoldSandboxRequest) GetSandboxId() string {
@@ -5756,7 +5836,7 @@ type HoldSandboxResponse struct {
 
 func (x *HoldSandboxResponse) Reset() {
 	*x = HoldSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5768,7 +5848,7 @@ func (x *HoldSandboxResponse) String() string {
 func (*HoldSandboxResponse) ProtoMessage() {}
 
 func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[70]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5781,7 +5861,7 @@ func (x *HoldSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldSandboxResponse.ProtoReflect.Descriptor instead.
 func (*HoldSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{70}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *HoldSandboxResponse) GetSandbox() *SandboxHandle {
@@ -5800,7 +5880,7 @@ type DetachSandboxRequest struct {
 
 func (x *DetachSandboxRequest) Reset() {
 	*x = DetachSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5812,7 +5892,7 @@ func (x *DetachSandboxRequest) String() string {
 func (*DetachSandboxRequest) ProtoMessage() {}
 
 func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[71]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5825,7 +5905,7 @@ func (x *DetachSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachSandboxRequest.ProtoReflect.Descriptor instead.
 func (*DetachSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{71}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DetachSandboxRequest) GetSandboxId() string {
@@ -5850,7 +5930,7 @@ type AttachExecRequest struct {
 
 func (x *AttachExecRequest) Reset() {
 	*x = AttachExecRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5862,7 +5942,7 @@ func (x *AttachExecRequest) String() string {
 func (*AttachExecRequest) ProtoMessage() {}
 
 func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[72]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5875,7 +5955,7 @@ func (x *AttachExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecRequest.ProtoReflect.Descriptor instead.
 func (*AttachExecRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{72}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AttachExecRequest) GetMessage() isAttachExecRequest_Message {
@@ -5968,7 +6048,7 @@ type AttachExecStart struct {
 
 func (x *AttachExecStart) Reset() {
 	*x = AttachExecStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5980,7 +6060,7 @@ func (x *AttachExecStart) String() string {
 func (*AttachExecStart) ProtoMessage() {}
 
 func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[73]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5993,7 +6073,7 @@ func (x *AttachExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecStart.ProtoReflect.Descriptor instead.
 func (*AttachExecStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{73}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AttachExecStart) GetExecId() string {
@@ -6048,7 +6128,7 @@ type AttachExecResponse struct {
 
 func (x *AttachExecResponse) Reset() {
 	*x = AttachExecResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6060,7 +6140,7 @@ func (x *AttachExecResponse) String() string {
 func (*AttachExecResponse) ProtoMessage() {}
 
 func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[74]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6073,7 +6153,7 @@ func (x *AttachExecResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachExecResponse.ProtoReflect.Descriptor instead.
 func (*AttachExecResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{74}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *AttachExecResponse) GetMessage() isAttachExecResponse_Message {
@@ -6192,7 +6272,7 @@ type ExecStarted struct {
 
 func (x *ExecStarted) Reset() {
 	*x = ExecStarted{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6204,7 +6284,7 @@ func (x *ExecStarted) String() string {
 func (*ExecStarted) ProtoMessage() {}
 
 func (x *ExecStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[75]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6217,7 +6297,7 @@ func (x *ExecStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStarted.ProtoReflect.Descriptor instead.
 func (*ExecStarted) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{75}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ExecStarted) GetPid() uint32 {
@@ -6244,7 +6324,7 @@ type ReadSandboxLogRequest struct {
 
 func (x *ReadSandboxLogRequest) Reset() {
 	*x = ReadSandboxLogRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6256,7 +6336,7 @@ func (x *ReadSandboxLogRequest) String() string {
 func (*ReadSandboxLogRequest) ProtoMessage() {}
 
 func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[76]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6269,7 +6349,7 @@ func (x *ReadSandboxLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadSandboxLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadSandboxLogRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{76}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReadSandboxLogRequest) GetSandboxId() string {
@@ -6318,7 +6398,7 @@ type SandboxLogChunk struct {
 
 func (x *SandboxLogChunk) Reset() {
 	*x = SandboxLogChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6330,7 +6410,7 @@ func (x *SandboxLogChunk) String() string {
 func (*SandboxLogChunk) ProtoMessage() {}
 
 func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[77]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6343,7 +6423,7 @@ func (x *SandboxLogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxLogChunk.ProtoReflect.Descriptor instead.
 func (*SandboxLogChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{77}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SandboxLogChunk) GetData() []byte {
@@ -6373,7 +6453,7 @@ type UploadFilesRequest struct {
 
 func (x *UploadFilesRequest) Reset() {
 	*x = UploadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6385,7 +6465,7 @@ func (x *UploadFilesRequest) String() string {
 func (*UploadFilesRequest) ProtoMessage() {}
 
 func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[78]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6398,7 +6478,7 @@ func (x *UploadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesRequest.ProtoReflect.Descriptor instead.
 func (*UploadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{78}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *UploadFilesRequest) GetMessage() isUploadFilesRequest_Message {
@@ -6457,7 +6537,7 @@ type UploadFilesStart struct {
 
 func (x *UploadFilesStart) Reset() {
 	*x = UploadFilesStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6469,7 +6549,7 @@ func (x *UploadFilesStart) String() string {
 func (*UploadFilesStart) ProtoMessage() {}
 
 func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[79]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6482,7 +6562,7 @@ func (x *UploadFilesStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesStart.ProtoReflect.Descriptor instead.
 func (*UploadFilesStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{79}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *UploadFilesStart) GetSandboxId() string {
@@ -6516,7 +6596,7 @@ type UploadFilesResponse struct {
 
 func (x *UploadFilesResponse) Reset() {
 	*x = UploadFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6528,7 +6608,7 @@ func (x *UploadFilesResponse) String() string {
 func (*UploadFilesResponse) ProtoMessage() {}
 
 func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[80]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6541,7 +6621,7 @@ func (x *UploadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadFilesResponse.ProtoReflect.Descriptor instead.
 func (*UploadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{80}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *UploadFilesResponse) GetFiles() uint64 {
@@ -6569,7 +6649,7 @@ type DownloadFilesRequest struct {
 
 func (x *DownloadFilesRequest) Reset() {
 	*x = DownloadFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6581,7 +6661,7 @@ func (x *DownloadFilesRequest) String() string {
 func (*DownloadFilesRequest) ProtoMessage() {}
 
 func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[81]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6594,7 +6674,7 @@ func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{81}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DownloadFilesRequest) GetSandboxId() string {
@@ -6621,7 +6701,7 @@ type DownloadFilesChunk struct {
 
 func (x *DownloadFilesChunk) Reset() {
 	*x = DownloadFilesChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6633,7 +6713,7 @@ func (x *DownloadFilesChunk) String() string {
 func (*DownloadFilesChunk) ProtoMessage() {}
 
 func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[82]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6646,7 +6726,7 @@ func (x *DownloadFilesChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesChunk.ProtoReflect.Descriptor instead.
 func (*DownloadFilesChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{82}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DownloadFilesChunk) GetData() []byte {
@@ -6684,7 +6764,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6696,7 +6776,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[83]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6709,7 +6789,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{83}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -6826,7 +6906,7 @@ type StatFileRequest struct {
 
 func (x *StatFileRequest) Reset() {
 	*x = StatFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6838,7 +6918,7 @@ func (x *StatFileRequest) String() string {
 func (*StatFileRequest) ProtoMessage() {}
 
 func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[84]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6851,7 +6931,7 @@ func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileRequest.ProtoReflect.Descriptor instead.
 func (*StatFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{84}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *StatFileRequest) GetSandboxId() string {
@@ -6898,7 +6978,7 @@ type StatFileResponse struct {
 
 func (x *StatFileResponse) Reset() {
 	*x = StatFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6910,7 +6990,7 @@ func (x *StatFileResponse) String() string {
 func (*StatFileResponse) ProtoMessage() {}
 
 func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[85]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6923,7 +7003,7 @@ func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileResponse.ProtoReflect.Descriptor instead.
 func (*StatFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{85}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StatFileResponse) GetFile() *FileInfo {
@@ -6953,7 +7033,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6965,7 +7045,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[86]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6978,7 +7058,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{86}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListFilesRequest) GetSandboxId() string {
@@ -7049,7 +7129,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7061,7 +7141,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[87]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7074,7 +7154,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{87}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListFilesResponse) GetFiles() []*FileInfo {
@@ -7106,7 +7186,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7118,7 +7198,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[88]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7131,7 +7211,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{88}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RemoveFileRequest) GetSandboxId() string {
@@ -7177,7 +7257,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7189,7 +7269,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[89]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7202,7 +7282,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{89}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
 }
 
 type WatchFilesRequest struct {
@@ -7220,7 +7300,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7232,7 +7312,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[90]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7245,7 +7325,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{90}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WatchFilesRequest) GetSandboxId() string {
@@ -7301,7 +7381,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7313,7 +7393,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[91]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7326,7 +7406,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{91}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ReadFileRequest) GetSandboxId() string {
@@ -7382,7 +7462,7 @@ type ReadFileChunk struct {
 
 func (x *ReadFileChunk) Reset() {
 	*x = ReadFileChunk{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7394,7 +7474,7 @@ func (x *ReadFileChunk) String() string {
 func (*ReadFileChunk) ProtoMessage() {}
 
 func (x *ReadFileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[92]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7407,7 +7487,7 @@ func (x *ReadFileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileChunk.ProtoReflect.Descriptor instead.
 func (*ReadFileChunk) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{92}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ReadFileChunk) GetFile() *FileInfo {
@@ -7437,7 +7517,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7449,7 +7529,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[93]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7462,7 +7542,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{93}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *WriteFileRequest) GetMessage() isWriteFileRequest_Message {
@@ -7532,7 +7612,7 @@ type WriteFileStart struct {
 
 func (x *WriteFileStart) Reset() {
 	*x = WriteFileStart{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7544,7 +7624,7 @@ func (x *WriteFileStart) String() string {
 func (*WriteFileStart) ProtoMessage() {}
 
 func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[94]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7557,7 +7637,7 @@ func (x *WriteFileStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileStart.ProtoReflect.Descriptor instead.
 func (*WriteFileStart) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{94}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WriteFileStart) GetSandboxId() string {
@@ -7632,7 +7712,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7644,7 +7724,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[95]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7657,7 +7737,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{95}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WriteFileResponse) GetFile() *FileInfo {
@@ -7683,7 +7763,7 @@ type MakeDirectoryRequest struct {
 
 func (x *MakeDirectoryRequest) Reset() {
 	*x = MakeDirectoryRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7695,7 +7775,7 @@ func (x *MakeDirectoryRequest) String() string {
 func (*MakeDirectoryRequest) ProtoMessage() {}
 
 func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[96]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7708,7 +7788,7 @@ func (x *MakeDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{96}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *MakeDirectoryRequest) GetSandboxId() string {
@@ -7762,7 +7842,7 @@ type MakeDirectoryResponse struct {
 
 func (x *MakeDirectoryResponse) Reset() {
 	*x = MakeDirectoryResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7774,7 +7854,7 @@ func (x *MakeDirectoryResponse) String() string {
 func (*MakeDirectoryResponse) ProtoMessage() {}
 
 func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[97]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7787,7 +7867,7 @@ func (x *MakeDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{97}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *MakeDirectoryResponse) GetDirectory() *FileInfo {
@@ -7816,7 +7896,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7828,7 +7908,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[98]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7841,7 +7921,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{98}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *MoveFileRequest) GetSandboxId() string {
@@ -7902,7 +7982,7 @@ type MoveFileResponse struct {
 
 func (x *MoveFileResponse) Reset() {
 	*x = MoveFileResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7914,7 +7994,7 @@ func (x *MoveFileResponse) String() string {
 func (*MoveFileResponse) ProtoMessage() {}
 
 func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[99]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7927,7 +8007,7 @@ func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
 func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{99}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *MoveFileResponse) GetFile() *FileInfo {
@@ -7953,7 +8033,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7965,7 +8045,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[100]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7978,7 +8058,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{100}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *FileEvent) GetKind() string {
@@ -8030,7 +8110,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8042,7 +8122,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[101]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8055,7 +8135,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{101}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Snapshot) GetSnapshotId() string {
@@ -8126,7 +8206,7 @@ type SnapshotSandboxRequest struct {
 
 func (x *SnapshotSandboxRequest) Reset() {
 	*x = SnapshotSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8138,7 +8218,7 @@ func (x *SnapshotSandboxRequest) String() string {
 func (*SnapshotSandboxRequest) ProtoMessage() {}
 
 func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[102]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8151,7 +8231,7 @@ func (x *SnapshotSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{102}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SnapshotSandboxRequest) GetSandboxId() string {
@@ -8184,7 +8264,7 @@ type SnapshotSandboxResponse struct {
 
 func (x *SnapshotSandboxResponse) Reset() {
 	*x = SnapshotSandboxResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8196,7 +8276,7 @@ func (x *SnapshotSandboxResponse) String() string {
 func (*SnapshotSandboxResponse) ProtoMessage() {}
 
 func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[103]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8209,7 +8289,7 @@ func (x *SnapshotSandboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotSandboxResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotSandboxResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{103}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SnapshotSandboxResponse) GetSnapshot() *Snapshot {
@@ -8234,7 +8314,7 @@ type SnapshotProgress struct {
 
 func (x *SnapshotProgress) Reset() {
 	*x = SnapshotProgress{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8246,7 +8326,7 @@ func (x *SnapshotProgress) String() string {
 func (*SnapshotProgress) ProtoMessage() {}
 
 func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[104]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8259,7 +8339,7 @@ func (x *SnapshotProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotProgress.ProtoReflect.Descriptor instead.
 func (*SnapshotProgress) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{104}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *SnapshotProgress) GetStage() string {
@@ -8294,7 +8374,7 @@ type ListSnapshotsRequest struct {
 
 func (x *ListSnapshotsRequest) Reset() {
 	*x = ListSnapshotsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8306,7 +8386,7 @@ func (x *ListSnapshotsRequest) String() string {
 func (*ListSnapshotsRequest) ProtoMessage() {}
 
 func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[105]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8319,7 +8399,7 @@ func (x *ListSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{105}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListSnapshotsRequest) GetLabelSelector() map[string]string {
@@ -8346,7 +8426,7 @@ type ListSnapshotsResponse struct {
 
 func (x *ListSnapshotsResponse) Reset() {
 	*x = ListSnapshotsResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8358,7 +8438,7 @@ func (x *ListSnapshotsResponse) String() string {
 func (*ListSnapshotsResponse) ProtoMessage() {}
 
 func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[106]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8371,7 +8451,7 @@ func (x *ListSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*ListSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{106}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListSnapshotsResponse) GetSnapshots() []*Snapshot {
@@ -8390,7 +8470,7 @@ type DeleteSnapshotRequest struct {
 
 func (x *DeleteSnapshotRequest) Reset() {
 	*x = DeleteSnapshotRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8402,7 +8482,7 @@ func (x *DeleteSnapshotRequest) String() string {
 func (*DeleteSnapshotRequest) ProtoMessage() {}
 
 func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[107]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8415,7 +8495,7 @@ func (x *DeleteSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{107}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *DeleteSnapshotRequest) GetSnapshotId() string {
@@ -8433,7 +8513,7 @@ type DeleteSnapshotResponse struct {
 
 func (x *DeleteSnapshotResponse) Reset() {
 	*x = DeleteSnapshotResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8445,7 +8525,7 @@ func (x *DeleteSnapshotResponse) String() string {
 func (*DeleteSnapshotResponse) ProtoMessage() {}
 
 func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[108]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8458,7 +8538,7 @@ func (x *DeleteSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{108}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
 }
 
 type ForkSandboxRequest struct {
@@ -8474,7 +8554,7 @@ type ForkSandboxRequest struct {
 
 func (x *ForkSandboxRequest) Reset() {
 	*x = ForkSandboxRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8486,7 +8566,7 @@ func (x *ForkSandboxRequest) String() string {
 func (*ForkSandboxRequest) ProtoMessage() {}
 
 func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[109]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8499,7 +8579,7 @@ func (x *ForkSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSandboxRequest.ProtoReflect.Descriptor instead.
 func (*ForkSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{109}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ForkSandboxRequest) GetSandboxId() string {
@@ -8536,7 +8616,7 @@ type StopSandboxesRequest struct {
 
 func (x *StopSandboxesRequest) Reset() {
 	*x = StopSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8548,7 +8628,7 @@ func (x *StopSandboxesRequest) String() string {
 func (*StopSandboxesRequest) ProtoMessage() {}
 
 func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[110]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8561,7 +8641,7 @@ func (x *StopSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{110}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *StopSandboxesRequest) GetLabelSelector() map[string]string {
@@ -8602,7 +8682,7 @@ type EventSequences struct {
 
 func (x *EventSequences) Reset() {
 	*x = EventSequences{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8614,7 +8694,7 @@ func (x *EventSequences) String() string {
 func (*EventSequences) ProtoMessage() {}
 
 func (x *EventSequences) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[111]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8627,7 +8707,7 @@ func (x *EventSequences) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventSequences.ProtoReflect.Descriptor instead.
 func (*EventSequences) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{111}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *EventSequences) GetValues() []uint64 {
@@ -8647,7 +8727,7 @@ type StopSandboxesResponse struct {
 
 func (x *StopSandboxesResponse) Reset() {
 	*x = StopSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8659,7 +8739,7 @@ func (x *StopSandboxesResponse) String() string {
 func (*StopSandboxesResponse) ProtoMessage() {}
 
 func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[112]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8672,7 +8752,7 @@ func (x *StopSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*StopSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{112}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *StopSandboxesResponse) GetSandboxIds() []string {
@@ -8700,7 +8780,7 @@ type ResumeSandboxesRequest struct {
 
 func (x *ResumeSandboxesRequest) Reset() {
 	*x = ResumeSandboxesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8712,7 +8792,7 @@ func (x *ResumeSandboxesRequest) String() string {
 func (*ResumeSandboxesRequest) ProtoMessage() {}
 
 func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[113]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8725,7 +8805,7 @@ func (x *ResumeSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{113}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ResumeSandboxesRequest) GetLabelSelector() map[string]string {
@@ -8752,7 +8832,7 @@ type ResumeSandboxesResponse struct {
 
 func (x *ResumeSandboxesResponse) Reset() {
 	*x = ResumeSandboxesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8764,7 +8844,7 @@ func (x *ResumeSandboxesResponse) String() string {
 func (*ResumeSandboxesResponse) ProtoMessage() {}
 
 func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[114]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8777,7 +8857,7 @@ func (x *ResumeSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{114}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ResumeSandboxesResponse) GetSandboxIds() []string {
@@ -8812,7 +8892,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8824,7 +8904,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[115]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8837,7 +8917,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{115}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *PruneRequest) GetLabelSelector() map[string]string {
@@ -8885,7 +8965,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8897,7 +8977,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[116]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8910,7 +8990,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{116}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PruneResponse) GetSandboxIds() []string {
@@ -8935,7 +9015,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8947,7 +9027,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[117]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8960,7 +9040,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{117}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{119}
 }
 
 type DoctorResponse struct {
@@ -8972,7 +9052,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8984,7 +9064,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[118]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8997,7 +9077,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{118}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -9021,7 +9101,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9033,7 +9113,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[119]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9046,7 +9126,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{119}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *Finding) GetCheck() string {
@@ -9088,7 +9168,7 @@ type WatchStatsRequest struct {
 
 func (x *WatchStatsRequest) Reset() {
 	*x = WatchStatsRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9100,7 +9180,7 @@ func (x *WatchStatsRequest) String() string {
 func (*WatchStatsRequest) ProtoMessage() {}
 
 func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[120]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9113,7 +9193,7 @@ func (x *WatchStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchStatsRequest.ProtoReflect.Descriptor instead.
 func (*WatchStatsRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{120}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *WatchStatsRequest) GetLabelSelector() map[string]string {
@@ -9141,7 +9221,7 @@ type SandboxStats struct {
 
 func (x *SandboxStats) Reset() {
 	*x = SandboxStats{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9153,7 +9233,7 @@ func (x *SandboxStats) String() string {
 func (*SandboxStats) ProtoMessage() {}
 
 func (x *SandboxStats) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[121]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9166,7 +9246,7 @@ func (x *SandboxStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStats.ProtoReflect.Descriptor instead.
 func (*SandboxStats) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{121}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *SandboxStats) GetSandboxId() string {
@@ -9194,7 +9274,7 @@ type SandboxChangesRequest struct {
 
 func (x *SandboxChangesRequest) Reset() {
 	*x = SandboxChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9206,7 +9286,7 @@ func (x *SandboxChangesRequest) String() string {
 func (*SandboxChangesRequest) ProtoMessage() {}
 
 func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[122]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9219,7 +9299,7 @@ func (x *SandboxChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesRequest.ProtoReflect.Descriptor instead.
 func (*SandboxChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{122}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *SandboxChangesRequest) GetSandboxId() string {
@@ -9247,7 +9327,7 @@ type SandboxChangesResponse struct {
 
 func (x *SandboxChangesResponse) Reset() {
 	*x = SandboxChangesResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9259,7 +9339,7 @@ func (x *SandboxChangesResponse) String() string {
 func (*SandboxChangesResponse) ProtoMessage() {}
 
 func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[123]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9272,7 +9352,7 @@ func (x *SandboxChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxChangesResponse.ProtoReflect.Descriptor instead.
 func (*SandboxChangesResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{123}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *SandboxChangesResponse) GetMount() *ChangedMount {
@@ -9301,7 +9381,7 @@ type ChangedMount struct {
 
 func (x *ChangedMount) Reset() {
 	*x = ChangedMount{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9313,7 +9393,7 @@ func (x *ChangedMount) String() string {
 func (*ChangedMount) ProtoMessage() {}
 
 func (x *ChangedMount) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[124]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9326,7 +9406,7 @@ func (x *ChangedMount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangedMount.ProtoReflect.Descriptor instead.
 func (*ChangedMount) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{124}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ChangedMount) GetTarget() string {
@@ -9379,7 +9459,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9391,7 +9471,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[125]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9404,7 +9484,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{125}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *Change) GetPath() string {
@@ -9502,7 +9582,7 @@ type DownloadChangesRequest struct {
 
 func (x *DownloadChangesRequest) Reset() {
 	*x = DownloadChangesRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9514,7 +9594,7 @@ func (x *DownloadChangesRequest) String() string {
 func (*DownloadChangesRequest) ProtoMessage() {}
 
 func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[126]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9527,7 +9607,7 @@ func (x *DownloadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadChangesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{126}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *DownloadChangesRequest) GetSandboxId() string {
@@ -9558,7 +9638,7 @@ type DialPortRequest struct {
 
 func (x *DialPortRequest) Reset() {
 	*x = DialPortRequest{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9570,7 +9650,7 @@ func (x *DialPortRequest) String() string {
 func (*DialPortRequest) ProtoMessage() {}
 
 func (x *DialPortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[127]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9583,7 +9663,7 @@ func (x *DialPortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialPortRequest.ProtoReflect.Descriptor instead.
 func (*DialPortRequest) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{127}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *DialPortRequest) GetSandboxId() string {
@@ -9625,7 +9705,7 @@ type DialPortResponse struct {
 
 func (x *DialPortResponse) Reset() {
 	*x = DialPortResponse{}
-	mi := &file_agbox_v1_agbox_proto_msgTypes[128]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9637,7 +9717,7 @@ func (x *DialPortResponse) String() string {
 func (*DialPortResponse) ProtoMessage() {}
 
 func (x *DialPortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agbox_v1_agbox_proto_msgTypes[128]
+	mi := &file_agbox_v1_agbox_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9650,7 +9730,7 @@ func (x *DialPortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DialPortResponse.ProtoReflect.Descriptor instead.
 func (*DialPortResponse) Descriptor() ([]byte, []int) {
-	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{128}
+	return file_agbox_v1_agbox_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *DialPortResponse) GetData() []byte {
@@ -10186,7 +10266,10 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"removed_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tremovedAt\"\x0f\n" +
 	"\rBackupRequest\"!\n" +
 	"\vBackupChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"3\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x14\n" +
+	"\x12ReadMetricsRequest\")\n" +
+	"\x13ReadMetricsResponse\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\fR\x04text\"3\n" +
 	"\x12HoldSandboxRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"H\n" +
@@ -10585,7 +10668,7 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\x19FINDING_LEVEL_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10FINDING_LEVEL_OK\x10\x01\x12\x19\n" +
 	"\x15FINDING_LEVEL_WARNING\x10\x02\x12\x19\n" +
-	"\x15FINDING_LEVEL_PROBLEM\x10\x032\x93\x1f\n" +
+	"\x15FINDING_LEVEL_PROBLEM\x10\x032\xdf\x1f\n" +
 	"\x0eSandboxService\x125\n" +
 	"\x04Ping\x12\x15.agbox.v1.PingRequest\x1a\x16.agbox.v1.PingResponse\x12P\n" +
 	"\rCreateSandbox\x12\x1e.agbox.v1.CreateSandboxRequest\x1a\x1f.agbox.v1.CreateSandboxResponse\x12G\n" +
@@ -10617,7 +10700,8 @@ const file_agbox_v1_agbox_proto_rawDesc = "" +
 	"\bGetStats\x12\x19.agbox.v1.GetStatsRequest\x1a\x1a.agbox.v1.GetStatsResponse\x125\n" +
 	"\x04Info\x12\x15.agbox.v1.InfoRequest\x1a\x16.agbox.v1.InfoResponse\x12;\n" +
 	"\x06Doctor\x12\x17.agbox.v1.DoctorRequest\x1a\x18.agbox.v1.DoctorResponse\x12:\n" +
-	"\x06Backup\x12\x17.agbox.v1.BackupRequest\x1a\x15.agbox.v1.BackupChunk0\x01\x12L\n" +
+	"\x06Backup\x12\x17.agbox.v1.BackupRequest\x1a\x15.agbox.v1.BackupChunk0\x01\x12J\n" +
+	"\vReadMetrics\x12\x1c.agbox.v1.ReadMetricsRequest\x1a\x1d.agbox.v1.ReadMetricsResponse\x12L\n" +
 	"\vHoldSandbox\x12\x1c.agbox.v1.HoldSandboxRequest\x1a\x1d.agbox.v1.HoldSandboxResponse0\x01\x12K\n" +
 	"\rDetachSandbox\x12\x1e.agbox.v1.DetachSandboxRequest\x1a\x1a.agbox.v1.AcceptedResponse\x12K\n" +
 	"\n" +
@@ -10662,7 +10746,7 @@ func file_agbox_v1_agbox_proto_rawDescGZIP() []byte {
 }
 
 var file_agbox_v1_agbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 152)
+var file_agbox_v1_agbox_proto_msgTypes = make([]protoimpl.MessageInfo, 154)
 var file_agbox_v1_agbox_proto_goTypes = []any{
 	(SandboxState)(0),                     // 0: agbox.v1.SandboxState
 	(EventType)(0),                        // 1: agbox.v1.EventType
@@ -10737,100 +10821,102 @@ var file_agbox_v1_agbox_proto_goTypes = []any{
 	(*Orphan)(nil),                        // 70: agbox.v1.Orphan
 	(*BackupRequest)(nil),                 // 71: agbox.v1.BackupRequest
 	(*BackupChunk)(nil),                   // 72: agbox.v1.BackupChunk
-	(*HoldSandboxRequest)(nil),            // 73: agbox.v1.HoldSandboxRequest
-	(*HoldSandboxResponse)(nil),           // 74: agbox.v1.HoldSandboxResponse
-	(*DetachSandboxRequest)(nil),          // 75: agbox.v1.DetachSandboxRequest
-	(*AttachExecRequest)(nil),             // 76: agbox.v1.AttachExecRequest
-	(*AttachExecStart)(nil),               // 77: agbox.v1.AttachExecStart
-	(*AttachExecResponse)(nil),            // 78: agbox.v1.AttachExecResponse
-	(*ExecStarted)(nil),                   // 79: agbox.v1.ExecStarted
-	(*ReadSandboxLogRequest)(nil),         // 80: agbox.v1.ReadSandboxLogRequest
-	(*SandboxLogChunk)(nil),               // 81: agbox.v1.SandboxLogChunk
-	(*UploadFilesRequest)(nil),            // 82: agbox.v1.UploadFilesRequest
-	(*UploadFilesStart)(nil),              // 83: agbox.v1.UploadFilesStart
-	(*UploadFilesResponse)(nil),           // 84: agbox.v1.UploadFilesResponse
-	(*DownloadFilesRequest)(nil),          // 85: agbox.v1.DownloadFilesRequest
-	(*DownloadFilesChunk)(nil),            // 86: agbox.v1.DownloadFilesChunk
-	(*FileInfo)(nil),                      // 87: agbox.v1.FileInfo
-	(*StatFileRequest)(nil),               // 88: agbox.v1.StatFileRequest
-	(*StatFileResponse)(nil),              // 89: agbox.v1.StatFileResponse
-	(*ListFilesRequest)(nil),              // 90: agbox.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),             // 91: agbox.v1.ListFilesResponse
-	(*RemoveFileRequest)(nil),             // 92: agbox.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),            // 93: agbox.v1.RemoveFileResponse
-	(*WatchFilesRequest)(nil),             // 94: agbox.v1.WatchFilesRequest
-	(*ReadFileRequest)(nil),               // 95: agbox.v1.ReadFileRequest
-	(*ReadFileChunk)(nil),                 // 96: agbox.v1.ReadFileChunk
-	(*WriteFileRequest)(nil),              // 97: agbox.v1.WriteFileRequest
-	(*WriteFileStart)(nil),                // 98: agbox.v1.WriteFileStart
-	(*WriteFileResponse)(nil),             // 99: agbox.v1.WriteFileResponse
-	(*MakeDirectoryRequest)(nil),          // 100: agbox.v1.MakeDirectoryRequest
-	(*MakeDirectoryResponse)(nil),         // 101: agbox.v1.MakeDirectoryResponse
-	(*MoveFileRequest)(nil),               // 102: agbox.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),              // 103: agbox.v1.MoveFileResponse
-	(*FileEvent)(nil),                     // 104: agbox.v1.FileEvent
-	(*Snapshot)(nil),                      // 105: agbox.v1.Snapshot
-	(*SnapshotSandboxRequest)(nil),        // 106: agbox.v1.SnapshotSandboxRequest
-	(*SnapshotSandboxResponse)(nil),       // 107: agbox.v1.SnapshotSandboxResponse
-	(*SnapshotProgress)(nil),              // 108: agbox.v1.SnapshotProgress
-	(*ListSnapshotsRequest)(nil),          // 109: agbox.v1.ListSnapshotsRequest
-	(*ListSnapshotsResponse)(nil),         // 110: agbox.v1.ListSnapshotsResponse
-	(*DeleteSnapshotRequest)(nil),         // 111: agbox.v1.DeleteSnapshotRequest
-	(*DeleteSnapshotResponse)(nil),        // 112: agbox.v1.DeleteSnapshotResponse
-	(*ForkSandboxRequest)(nil),            // 113: agbox.v1.ForkSandboxRequest
-	(*StopSandboxesRequest)(nil),          // 114: agbox.v1.StopSandboxesRequest
-	(*EventSequences)(nil),                // 115: agbox.v1.EventSequences
-	(*StopSandboxesResponse)(nil),         // 116: agbox.v1.StopSandboxesResponse
-	(*ResumeSandboxesRequest)(nil),        // 117: agbox.v1.ResumeSandboxesRequest
-	(*ResumeSandboxesResponse)(nil),       // 118: agbox.v1.ResumeSandboxesResponse
-	(*PruneRequest)(nil),                  // 119: agbox.v1.PruneRequest
-	(*PruneResponse)(nil),                 // 120: agbox.v1.PruneResponse
-	(*DoctorRequest)(nil),                 // 121: agbox.v1.DoctorRequest
-	(*DoctorResponse)(nil),                // 122: agbox.v1.DoctorResponse
-	(*Finding)(nil),                       // 123: agbox.v1.Finding
-	(*WatchStatsRequest)(nil),             // 124: agbox.v1.WatchStatsRequest
-	(*SandboxStats)(nil),                  // 125: agbox.v1.SandboxStats
-	(*SandboxChangesRequest)(nil),         // 126: agbox.v1.SandboxChangesRequest
-	(*SandboxChangesResponse)(nil),        // 127: agbox.v1.SandboxChangesResponse
-	(*ChangedMount)(nil),                  // 128: agbox.v1.ChangedMount
-	(*Change)(nil),                        // 129: agbox.v1.Change
-	(*DownloadChangesRequest)(nil),        // 130: agbox.v1.DownloadChangesRequest
-	(*DialPortRequest)(nil),               // 131: agbox.v1.DialPortRequest
-	(*DialPortResponse)(nil),              // 132: agbox.v1.DialPortResponse
-	nil,                                   // 133: agbox.v1.ServiceSpec.EnvsEntry
-	nil,                                   // 134: agbox.v1.CreateSpec.LabelsEntry
-	nil,                                   // 135: agbox.v1.CreateSpec.EnvsEntry
-	nil,                                   // 136: agbox.v1.CreateSpec.ExtraHostsEntry
-	nil,                                   // 137: agbox.v1.SandboxHandle.LabelsEntry
-	nil,                                   // 138: agbox.v1.ExecStatus.EnvOverridesEntry
-	nil,                                   // 139: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 140: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 141: agbox.v1.CreateExecRequest.EnvOverridesEntry
-	nil,                                   // 142: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 143: agbox.v1.InfoResponse.SandboxesEntry
-	nil,                                   // 144: agbox.v1.InfoResponse.EngineRunningEntry
-	nil,                                   // 145: agbox.v1.InfoResponse.EngineWaitingEntry
-	nil,                                   // 146: agbox.v1.InfoResponse.PoolMissesEntry
-	nil,                                   // 147: agbox.v1.FileInfo.AttributesEntry
-	nil,                                   // 148: agbox.v1.WriteFileStart.AttributesEntry
-	nil,                                   // 149: agbox.v1.Snapshot.LabelsEntry
-	nil,                                   // 150: agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	nil,                                   // 151: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	nil,                                   // 152: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 153: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
-	nil,                                   // 154: agbox.v1.PruneRequest.LabelSelectorEntry
-	nil,                                   // 155: agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	(*durationpb.Duration)(nil),           // 156: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),         // 157: google.protobuf.Timestamp
+	(*ReadMetricsRequest)(nil),            // 73: agbox.v1.ReadMetricsRequest
+	(*ReadMetricsResponse)(nil),           // 74: agbox.v1.ReadMetricsResponse
+	(*HoldSandboxRequest)(nil),            // 75: agbox.v1.HoldSandboxRequest
+	(*HoldSandboxResponse)(nil),           // 76: agbox.v1.HoldSandboxResponse
+	(*DetachSandboxRequest)(nil),          // 77: agbox.v1.DetachSandboxRequest
+	(*AttachExecRequest)(nil),             // 78: agbox.v1.AttachExecRequest
+	(*AttachExecStart)(nil),               // 79: agbox.v1.AttachExecStart
+	(*AttachExecResponse)(nil),            // 80: agbox.v1.AttachExecResponse
+	(*ExecStarted)(nil),                   // 81: agbox.v1.ExecStarted
+	(*ReadSandboxLogRequest)(nil),         // 82: agbox.v1.ReadSandboxLogRequest
+	(*SandboxLogChunk)(nil),               // 83: agbox.v1.SandboxLogChunk
+	(*UploadFilesRequest)(nil),            // 84: agbox.v1.UploadFilesRequest
+	(*UploadFilesStart)(nil),              // 85: agbox.v1.UploadFilesStart
+	(*UploadFilesResponse)(nil),           // 86: agbox.v1.UploadFilesResponse
+	(*DownloadFilesRequest)(nil),          // 87: agbox.v1.DownloadFilesRequest
+	(*DownloadFilesChunk)(nil),            // 88: agbox.v1.DownloadFilesChunk
+	(*FileInfo)(nil),                      // 89: agbox.v1.FileInfo
+	(*StatFileRequest)(nil),               // 90: agbox.v1.StatFileRequest
+	(*StatFileResponse)(nil),              // 91: agbox.v1.StatFileResponse
+	(*ListFilesRequest)(nil),              // 92: agbox.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),             // 93: agbox.v1.ListFilesResponse
+	(*RemoveFileRequest)(nil),             // 94: agbox.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),            // 95: agbox.v1.RemoveFileResponse
+	(*WatchFilesRequest)(nil),             // 96: agbox.v1.WatchFilesRequest
+	(*ReadFileRequest)(nil),               // 97: agbox.v1.ReadFileRequest
+	(*ReadFileChunk)(nil),                 // 98: agbox.v1.ReadFileChunk
+	(*WriteFileRequest)(nil),              // 99: agbox.v1.WriteFileRequest
+	(*WriteFileStart)(nil),                // 100: agbox.v1.WriteFileStart
+	(*WriteFileResponse)(nil),             // 101: agbox.v1.WriteFileResponse
+	(*MakeDirectoryRequest)(nil),          // 102: agbox.v1.MakeDirectoryRequest
+	(*MakeDirectoryResponse)(nil),         // 103: agbox.v1.MakeDirectoryResponse
+	(*MoveFileRequest)(nil),               // 104: agbox.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),              // 105: agbox.v1.MoveFileResponse
+	(*FileEvent)(nil),                     // 106: agbox.v1.FileEvent
+	(*Snapshot)(nil),                      // 107: agbox.v1.Snapshot
+	(*SnapshotSandboxRequest)(nil),        // 108: agbox.v1.SnapshotSandboxRequest
+	(*SnapshotSandboxResponse)(nil),       // 109: agbox.v1.SnapshotSandboxResponse
+	(*SnapshotProgress)(nil),              // 110: agbox.v1.SnapshotProgress
+	(*ListSnapshotsRequest)(nil),          // 111: agbox.v1.ListSnapshotsRequest
+	(*ListSnapshotsResponse)(nil),         // 112: agbox.v1.ListSnapshotsResponse
+	(*DeleteSnapshotRequest)(nil),         // 113: agbox.v1.DeleteSnapshotRequest
+	(*DeleteSnapshotResponse)(nil),        // 114: agbox.v1.DeleteSnapshotResponse
+	(*ForkSandboxRequest)(nil),            // 115: agbox.v1.ForkSandboxRequest
+	(*StopSandboxesRequest)(nil),          // 116: agbox.v1.StopSandboxesRequest
+	(*EventSequences)(nil),                // 117: agbox.v1.EventSequences
+	(*StopSandboxesResponse)(nil),         // 118: agbox.v1.StopSandboxesResponse
+	(*ResumeSandboxesRequest)(nil),        // 119: agbox.v1.ResumeSandboxesRequest
+	(*ResumeSandboxesResponse)(nil),       // 120: agbox.v1.ResumeSandboxesResponse
+	(*PruneRequest)(nil),                  // 121: agbox.v1.PruneRequest
+	(*PruneResponse)(nil),                 // 122: agbox.v1.PruneResponse
+	(*DoctorRequest)(nil),                 // 123: agbox.v1.DoctorRequest
+	(*DoctorResponse)(nil),                // 124: agbox.v1.DoctorResponse
+	(*Finding)(nil),                       // 125: agbox.v1.Finding
+	(*WatchStatsRequest)(nil),             // 126: agbox.v1.WatchStatsRequest
+	(*SandboxStats)(nil),                  // 127: agbox.v1.SandboxStats
+	(*SandboxChangesRequest)(nil),         // 128: agbox.v1.SandboxChangesRequest
+	(*SandboxChangesResponse)(nil),        // 129: agbox.v1.SandboxChangesResponse
+	(*ChangedMount)(nil),                  // 130: agbox.v1.ChangedMount
+	(*Change)(nil),                        // 131: agbox.v1.Change
+	(*DownloadChangesRequest)(nil),        // 132: agbox.v1.DownloadChangesRequest
+	(*DialPortRequest)(nil),               // 133: agbox.v1.DialPortRequest
+	(*DialPortResponse)(nil),              // 134: agbox.v1.DialPortResponse
+	nil,                                   // 135: agbox.v1.ServiceSpec.EnvsEntry
+	nil,                                   // 136: agbox.v1.CreateSpec.LabelsEntry
+	nil,                                   // 137: agbox.v1.CreateSpec.EnvsEntry
+	nil,                                   // 138: agbox.v1.CreateSpec.ExtraHostsEntry
+	nil,                                   // 139: agbox.v1.SandboxHandle.LabelsEntry
+	nil,                                   // 140: agbox.v1.ExecStatus.EnvOverridesEntry
+	nil,                                   // 141: agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 142: agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 143: agbox.v1.CreateExecRequest.EnvOverridesEntry
+	nil,                                   // 144: agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 145: agbox.v1.InfoResponse.SandboxesEntry
+	nil,                                   // 146: agbox.v1.InfoResponse.EngineRunningEntry
+	nil,                                   // 147: agbox.v1.InfoResponse.EngineWaitingEntry
+	nil,                                   // 148: agbox.v1.InfoResponse.PoolMissesEntry
+	nil,                                   // 149: agbox.v1.FileInfo.AttributesEntry
+	nil,                                   // 150: agbox.v1.WriteFileStart.AttributesEntry
+	nil,                                   // 151: agbox.v1.Snapshot.LabelsEntry
+	nil,                                   // 152: agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	nil,                                   // 153: agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	nil,                                   // 154: agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 155: agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	nil,                                   // 156: agbox.v1.PruneRequest.LabelSelectorEntry
+	nil,                                   // 157: agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	(*durationpb.Duration)(nil),           // 158: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),         // 159: google.protobuf.Timestamp
 }
 var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	7,   // 0: agbox.v1.MountSpec.accepted:type_name -> agbox.v1.HostFile
 	7,   // 1: agbox.v1.CopySpec.accepted:type_name -> agbox.v1.HostFile
-	156, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
-	156, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
-	156, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
-	156, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
-	133, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
+	158, // 2: agbox.v1.HealthcheckConfig.interval:type_name -> google.protobuf.Duration
+	158, // 3: agbox.v1.HealthcheckConfig.timeout:type_name -> google.protobuf.Duration
+	158, // 4: agbox.v1.HealthcheckConfig.start_period:type_name -> google.protobuf.Duration
+	158, // 5: agbox.v1.HealthcheckConfig.start_interval:type_name -> google.protobuf.Duration
+	135, // 6: agbox.v1.ServiceSpec.envs:type_name -> agbox.v1.ServiceSpec.EnvsEntry
 	9,   // 7: agbox.v1.ServiceSpec.healthcheck:type_name -> agbox.v1.HealthcheckConfig
 	11,  // 8: agbox.v1.ServiceSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	14,  // 9: agbox.v1.NetworkSpec.allow:type_name -> agbox.v1.NetworkDestination
@@ -10838,45 +10924,45 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	8,   // 11: agbox.v1.CreateSpec.copies:type_name -> agbox.v1.CopySpec
 	10,  // 12: agbox.v1.CreateSpec.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 13: agbox.v1.CreateSpec.optional_services:type_name -> agbox.v1.ServiceSpec
-	134, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
-	135, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
-	156, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
+	136, // 14: agbox.v1.CreateSpec.labels:type_name -> agbox.v1.CreateSpec.LabelsEntry
+	137, // 15: agbox.v1.CreateSpec.envs:type_name -> agbox.v1.CreateSpec.EnvsEntry
+	158, // 16: agbox.v1.CreateSpec.idle_ttl:type_name -> google.protobuf.Duration
 	12,  // 17: agbox.v1.CreateSpec.ports:type_name -> agbox.v1.PortSpec
 	11,  // 18: agbox.v1.CreateSpec.tmpfs:type_name -> agbox.v1.TmpfsSpec
 	13,  // 19: agbox.v1.CreateSpec.network:type_name -> agbox.v1.NetworkSpec
-	136, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
-	156, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
+	138, // 20: agbox.v1.CreateSpec.extra_hosts:type_name -> agbox.v1.CreateSpec.ExtraHostsEntry
+	158, // 21: agbox.v1.CreateSpec.max_duration:type_name -> google.protobuf.Duration
 	16,  // 22: agbox.v1.CreateSpec.lease:type_name -> agbox.v1.LeaseSpec
 	17,  // 23: agbox.v1.CreateSpec.restart_policy:type_name -> agbox.v1.RestartPolicy
-	156, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
-	156, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
+	158, // 24: agbox.v1.LeaseSpec.grace:type_name -> google.protobuf.Duration
+	158, // 25: agbox.v1.RestartPolicy.backoff:type_name -> google.protobuf.Duration
 	0,   // 26: agbox.v1.SandboxHandle.state:type_name -> agbox.v1.SandboxState
 	10,  // 27: agbox.v1.SandboxHandle.required_services:type_name -> agbox.v1.ServiceSpec
 	10,  // 28: agbox.v1.SandboxHandle.optional_services:type_name -> agbox.v1.ServiceSpec
-	137, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
-	157, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
-	157, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
+	139, // 29: agbox.v1.SandboxHandle.labels:type_name -> agbox.v1.SandboxHandle.LabelsEntry
+	159, // 30: agbox.v1.SandboxHandle.created_at:type_name -> google.protobuf.Timestamp
+	159, // 31: agbox.v1.SandboxHandle.state_changed_at:type_name -> google.protobuf.Timestamp
 	19,  // 32: agbox.v1.SandboxHandle.ports:type_name -> agbox.v1.PublishedPort
-	157, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
-	157, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
-	157, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
+	159, // 33: agbox.v1.SandboxHandle.expires_at:type_name -> google.protobuf.Timestamp
+	159, // 34: agbox.v1.SandboxHandle.idle_at:type_name -> google.protobuf.Timestamp
+	159, // 35: agbox.v1.SandboxHandle.lease_ends_at:type_name -> google.protobuf.Timestamp
 	19,  // 36: agbox.v1.SandboxPhaseDetails.ports:type_name -> agbox.v1.PublishedPort
-	156, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
-	157, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
-	157, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
-	156, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
-	157, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
-	157, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
-	157, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	157, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	158, // 37: agbox.v1.SandboxPhaseDetails.grace:type_name -> google.protobuf.Duration
+	159, // 38: agbox.v1.SandboxPhaseDetails.drain_until:type_name -> google.protobuf.Timestamp
+	159, // 39: agbox.v1.SandboxPhaseDetails.expires_at:type_name -> google.protobuf.Timestamp
+	158, // 40: agbox.v1.SandboxPhaseDetails.idle_ttl:type_name -> google.protobuf.Duration
+	159, // 41: agbox.v1.SandboxPhaseDetails.restart_at:type_name -> google.protobuf.Timestamp
+	159, // 42: agbox.v1.SandboxPhaseDetails.created_at:type_name -> google.protobuf.Timestamp
+	159, // 43: agbox.v1.CommandEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	159, // 44: agbox.v1.CommandEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	2,   // 45: agbox.v1.ExecEventDetails.exec_state:type_name -> agbox.v1.ExecState
-	157, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
-	157, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
+	159, // 46: agbox.v1.ExecEventDetails.started_at:type_name -> google.protobuf.Timestamp
+	159, // 47: agbox.v1.ExecEventDetails.ended_at:type_name -> google.protobuf.Timestamp
 	24,  // 48: agbox.v1.ExecEventDetails.resources:type_name -> agbox.v1.ExecResources
-	156, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
-	156, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
+	158, // 49: agbox.v1.ExecResources.user_time:type_name -> google.protobuf.Duration
+	158, // 50: agbox.v1.ExecResources.system_time:type_name -> google.protobuf.Duration
 	1,   // 51: agbox.v1.SandboxEvent.event_type:type_name -> agbox.v1.EventType
-	157, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
+	159, // 52: agbox.v1.SandboxEvent.occurred_at:type_name -> google.protobuf.Timestamp
 	0,   // 53: agbox.v1.SandboxEvent.sandbox_state:type_name -> agbox.v1.SandboxState
 	20,  // 54: agbox.v1.SandboxEvent.sandbox_phase:type_name -> agbox.v1.SandboxPhaseDetails
 	23,  // 55: agbox.v1.SandboxEvent.exec:type_name -> agbox.v1.ExecEventDetails
@@ -10884,96 +10970,96 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	22,  // 57: agbox.v1.SandboxEvent.command:type_name -> agbox.v1.CommandEventDetails
 	21,  // 58: agbox.v1.SandboxEvent.snapshot_details:type_name -> agbox.v1.SnapshotEventDetails
 	2,   // 59: agbox.v1.ExecStatus.state:type_name -> agbox.v1.ExecState
-	138, // 60: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
-	157, // 61: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
-	157, // 62: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
+	140, // 60: agbox.v1.ExecStatus.env_overrides:type_name -> agbox.v1.ExecStatus.EnvOverridesEntry
+	159, // 61: agbox.v1.ExecStatus.started_at:type_name -> google.protobuf.Timestamp
+	159, // 62: agbox.v1.ExecStatus.ended_at:type_name -> google.protobuf.Timestamp
 	24,  // 63: agbox.v1.ExecStatus.resources:type_name -> agbox.v1.ExecResources
 	15,  // 64: agbox.v1.CreateSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
 	18,  // 65: agbox.v1.CreateSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	18,  // 66: agbox.v1.GetSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	139, // 67: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
+	141, // 67: agbox.v1.ListSandboxesRequest.label_selector:type_name -> agbox.v1.ListSandboxesRequest.LabelSelectorEntry
 	0,   // 68: agbox.v1.ListSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	18,  // 69: agbox.v1.ListSandboxesResponse.sandboxes:type_name -> agbox.v1.SandboxHandle
-	156, // 70: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
-	140, // 71: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
+	158, // 70: agbox.v1.StopSandboxRequest.grace:type_name -> google.protobuf.Duration
+	142, // 71: agbox.v1.DeleteSandboxesRequest.label_selector:type_name -> agbox.v1.DeleteSandboxesRequest.LabelSelectorEntry
 	0,   // 72: agbox.v1.DeleteSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	141, // 73: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
-	156, // 74: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
+	143, // 73: agbox.v1.CreateExecRequest.env_overrides:type_name -> agbox.v1.CreateExecRequest.EnvOverridesEntry
+	158, // 74: agbox.v1.CreateExecRequest.timeout:type_name -> google.protobuf.Duration
 	42,  // 75: agbox.v1.CreateExecRequest.tty:type_name -> agbox.v1.TerminalSize
 	27,  // 76: agbox.v1.GetExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	27,  // 77: agbox.v1.ListActiveExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	156, // 78: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
-	156, // 79: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
-	156, // 80: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	158, // 78: agbox.v1.DrainSandboxRequest.deadline:type_name -> google.protobuf.Duration
+	158, // 79: agbox.v1.ExtendSandboxRequest.max_duration:type_name -> google.protobuf.Duration
+	158, // 80: agbox.v1.ExtendSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
 	18,  // 81: agbox.v1.ExtendSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
 	0,   // 82: agbox.v1.WaitSandboxRequest.states:type_name -> agbox.v1.SandboxState
-	156, // 83: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	158, // 83: agbox.v1.WaitSandboxRequest.timeout:type_name -> google.protobuf.Duration
 	18,  // 84: agbox.v1.WaitSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	156, // 85: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	158, // 85: agbox.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
 	27,  // 86: agbox.v1.WaitExecResponse.exec:type_name -> agbox.v1.ExecStatus
 	2,   // 87: agbox.v1.ListExecsRequest.states:type_name -> agbox.v1.ExecState
 	27,  // 88: agbox.v1.ListExecsResponse.execs:type_name -> agbox.v1.ExecStatus
-	157, // 89: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
-	142, // 90: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
+	159, // 89: agbox.v1.ExecLogChunk.written_at:type_name -> google.protobuf.Timestamp
+	144, // 90: agbox.v1.WatchSandboxesRequest.label_selector:type_name -> agbox.v1.WatchSandboxesRequest.LabelSelectorEntry
 	0,   // 91: agbox.v1.WatchSandboxesRequest.states:type_name -> agbox.v1.SandboxState
 	66,  // 92: agbox.v1.GetStatsResponse.containers:type_name -> agbox.v1.ContainerStats
-	157, // 93: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
-	156, // 94: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
-	143, // 95: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
+	159, // 93: agbox.v1.ContainerStats.read_at:type_name -> google.protobuf.Timestamp
+	158, // 94: agbox.v1.ContainerStats.cpu_time:type_name -> google.protobuf.Duration
+	145, // 95: agbox.v1.InfoResponse.sandboxes:type_name -> agbox.v1.InfoResponse.SandboxesEntry
 	70,  // 96: agbox.v1.InfoResponse.orphans:type_name -> agbox.v1.Orphan
-	144, // 97: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
-	145, // 98: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
+	146, // 97: agbox.v1.InfoResponse.engine_running:type_name -> agbox.v1.InfoResponse.EngineRunningEntry
+	147, // 98: agbox.v1.InfoResponse.engine_waiting:type_name -> agbox.v1.InfoResponse.EngineWaitingEntry
 	69,  // 99: agbox.v1.InfoResponse.pool:type_name -> agbox.v1.PoolClass
-	146, // 100: agbox.v1.InfoResponse.pool_misses:type_name -> agbox.v1.InfoResponse.PoolMissesEntry
-	157, // 101: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
-	157, // 102: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
+	148, // 100: agbox.v1.InfoResponse.pool_misses:type_name -> agbox.v1.InfoResponse.PoolMissesEntry
+	159, // 101: agbox.v1.Orphan.found_at:type_name -> google.protobuf.Timestamp
+	159, // 102: agbox.v1.Orphan.removed_at:type_name -> google.protobuf.Timestamp
 	18,  // 103: agbox.v1.HoldSandboxResponse.sandbox:type_name -> agbox.v1.SandboxHandle
-	77,  // 104: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
+	79,  // 104: agbox.v1.AttachExecRequest.start:type_name -> agbox.v1.AttachExecStart
 	42,  // 105: agbox.v1.AttachExecRequest.resize:type_name -> agbox.v1.TerminalSize
 	27,  // 106: agbox.v1.AttachExecResponse.attached:type_name -> agbox.v1.ExecStatus
 	62,  // 107: agbox.v1.AttachExecResponse.stdout:type_name -> agbox.v1.ExecLogChunk
 	62,  // 108: agbox.v1.AttachExecResponse.stderr:type_name -> agbox.v1.ExecLogChunk
 	27,  // 109: agbox.v1.AttachExecResponse.ended:type_name -> agbox.v1.ExecStatus
-	79,  // 110: agbox.v1.AttachExecResponse.started:type_name -> agbox.v1.ExecStarted
-	83,  // 111: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
-	157, // 112: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
-	147, // 113: agbox.v1.FileInfo.attributes:type_name -> agbox.v1.FileInfo.AttributesEntry
-	87,  // 114: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
-	87,  // 115: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
-	87,  // 116: agbox.v1.ReadFileChunk.file:type_name -> agbox.v1.FileInfo
-	98,  // 117: agbox.v1.WriteFileRequest.start:type_name -> agbox.v1.WriteFileStart
-	148, // 118: agbox.v1.WriteFileStart.attributes:type_name -> agbox.v1.WriteFileStart.AttributesEntry
-	87,  // 119: agbox.v1.WriteFileResponse.file:type_name -> agbox.v1.FileInfo
-	87,  // 120: agbox.v1.MakeDirectoryResponse.directory:type_name -> agbox.v1.FileInfo
-	87,  // 121: agbox.v1.MoveFileResponse.file:type_name -> agbox.v1.FileInfo
-	149, // 122: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
-	157, // 123: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
+	81,  // 110: agbox.v1.AttachExecResponse.started:type_name -> agbox.v1.ExecStarted
+	85,  // 111: agbox.v1.UploadFilesRequest.start:type_name -> agbox.v1.UploadFilesStart
+	159, // 112: agbox.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	149, // 113: agbox.v1.FileInfo.attributes:type_name -> agbox.v1.FileInfo.AttributesEntry
+	89,  // 114: agbox.v1.StatFileResponse.file:type_name -> agbox.v1.FileInfo
+	89,  // 115: agbox.v1.ListFilesResponse.files:type_name -> agbox.v1.FileInfo
+	89,  // 116: agbox.v1.ReadFileChunk.file:type_name -> agbox.v1.FileInfo
+	100, // 117: agbox.v1.WriteFileRequest.start:type_name -> agbox.v1.WriteFileStart
+	150, // 118: agbox.v1.WriteFileStart.attributes:type_name -> agbox.v1.WriteFileStart.AttributesEntry
+	89,  // 119: agbox.v1.WriteFileResponse.file:type_name -> agbox.v1.FileInfo
+	89,  // 120: agbox.v1.MakeDirectoryResponse.directory:type_name -> agbox.v1.FileInfo
+	89,  // 121: agbox.v1.MoveFileResponse.file:type_name -> agbox.v1.FileInfo
+	151, // 122: agbox.v1.Snapshot.labels:type_name -> agbox.v1.Snapshot.LabelsEntry
+	159, // 123: agbox.v1.Snapshot.created_at:type_name -> google.protobuf.Timestamp
 	15,  // 124: agbox.v1.Snapshot.spec:type_name -> agbox.v1.CreateSpec
-	150, // 125: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
-	105, // 126: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
-	105, // 127: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
-	151, // 128: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
-	105, // 129: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
+	152, // 125: agbox.v1.SnapshotSandboxRequest.labels:type_name -> agbox.v1.SnapshotSandboxRequest.LabelsEntry
+	107, // 126: agbox.v1.SnapshotSandboxResponse.snapshot:type_name -> agbox.v1.Snapshot
+	107, // 127: agbox.v1.SnapshotProgress.snapshot:type_name -> agbox.v1.Snapshot
+	153, // 128: agbox.v1.ListSnapshotsRequest.label_selector:type_name -> agbox.v1.ListSnapshotsRequest.LabelSelectorEntry
+	107, // 129: agbox.v1.ListSnapshotsResponse.snapshots:type_name -> agbox.v1.Snapshot
 	15,  // 130: agbox.v1.ForkSandboxRequest.create_spec:type_name -> agbox.v1.CreateSpec
-	152, // 131: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
+	154, // 131: agbox.v1.StopSandboxesRequest.label_selector:type_name -> agbox.v1.StopSandboxesRequest.LabelSelectorEntry
 	0,   // 132: agbox.v1.StopSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	156, // 133: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
-	115, // 134: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	153, // 135: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
+	158, // 133: agbox.v1.StopSandboxesRequest.grace:type_name -> google.protobuf.Duration
+	117, // 134: agbox.v1.StopSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	155, // 135: agbox.v1.ResumeSandboxesRequest.label_selector:type_name -> agbox.v1.ResumeSandboxesRequest.LabelSelectorEntry
 	0,   // 136: agbox.v1.ResumeSandboxesRequest.states:type_name -> agbox.v1.SandboxState
-	115, // 137: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
-	154, // 138: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
+	117, // 137: agbox.v1.ResumeSandboxesResponse.event_sequences:type_name -> agbox.v1.EventSequences
+	156, // 138: agbox.v1.PruneRequest.label_selector:type_name -> agbox.v1.PruneRequest.LabelSelectorEntry
 	0,   // 139: agbox.v1.PruneRequest.states:type_name -> agbox.v1.SandboxState
-	156, // 140: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	123, // 141: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
+	158, // 140: agbox.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	125, // 141: agbox.v1.DoctorResponse.findings:type_name -> agbox.v1.Finding
 	3,   // 142: agbox.v1.Finding.level:type_name -> agbox.v1.FindingLevel
-	155, // 143: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
-	156, // 144: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
+	157, // 143: agbox.v1.WatchStatsRequest.label_selector:type_name -> agbox.v1.WatchStatsRequest.LabelSelectorEntry
+	158, // 144: agbox.v1.WatchStatsRequest.interval:type_name -> google.protobuf.Duration
 	66,  // 145: agbox.v1.SandboxStats.containers:type_name -> agbox.v1.ContainerStats
-	128, // 146: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
-	129, // 147: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
-	157, // 148: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
-	157, // 149: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
+	130, // 146: agbox.v1.SandboxChangesResponse.mount:type_name -> agbox.v1.ChangedMount
+	131, // 147: agbox.v1.SandboxChangesResponse.changes:type_name -> agbox.v1.Change
+	159, // 148: agbox.v1.ChangedMount.listed_at:type_name -> google.protobuf.Timestamp
+	159, // 149: agbox.v1.Change.modified_at:type_name -> google.protobuf.Timestamp
 	4,   // 150: agbox.v1.SandboxService.Ping:input_type -> agbox.v1.PingRequest
 	28,  // 151: agbox.v1.SandboxService.CreateSandbox:input_type -> agbox.v1.CreateSandboxRequest
 	30,  // 152: agbox.v1.SandboxService.GetSandbox:input_type -> agbox.v1.GetSandboxRequest
@@ -10999,89 +11085,91 @@ var file_agbox_v1_agbox_proto_depIdxs = []int32{
 	63,  // 172: agbox.v1.SandboxService.WatchSandboxes:input_type -> agbox.v1.WatchSandboxesRequest
 	64,  // 173: agbox.v1.SandboxService.GetStats:input_type -> agbox.v1.GetStatsRequest
 	67,  // 174: agbox.v1.SandboxService.Info:input_type -> agbox.v1.InfoRequest
-	121, // 175: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
+	123, // 175: agbox.v1.SandboxService.Doctor:input_type -> agbox.v1.DoctorRequest
 	71,  // 176: agbox.v1.SandboxService.Backup:input_type -> agbox.v1.BackupRequest
-	73,  // 177: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
-	75,  // 178: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
-	76,  // 179: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
-	80,  // 180: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
-	82,  // 181: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
-	85,  // 182: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
-	88,  // 183: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
-	90,  // 184: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
-	92,  // 185: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
-	94,  // 186: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
-	95,  // 187: agbox.v1.SandboxService.ReadFile:input_type -> agbox.v1.ReadFileRequest
-	97,  // 188: agbox.v1.SandboxService.WriteFile:input_type -> agbox.v1.WriteFileRequest
-	100, // 189: agbox.v1.SandboxService.MakeDirectory:input_type -> agbox.v1.MakeDirectoryRequest
-	102, // 190: agbox.v1.SandboxService.MoveFile:input_type -> agbox.v1.MoveFileRequest
-	106, // 191: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	106, // 192: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
-	109, // 193: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
-	111, // 194: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
-	113, // 195: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
-	114, // 196: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
-	117, // 197: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
-	119, // 198: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
-	124, // 199: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
-	126, // 200: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
-	130, // 201: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
-	131, // 202: agbox.v1.SandboxService.DialPort:input_type -> agbox.v1.DialPortRequest
-	5,   // 203: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
-	29,  // 204: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	31,  // 205: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
-	33,  // 206: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
-	39,  // 207: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 208: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 209: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
-	38,  // 210: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
-	26,  // 211: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
-	43,  // 212: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
-	39,  // 213: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
-	46,  // 214: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
-	48,  // 215: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
-	39,  // 216: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 217: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
-	39,  // 218: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
-	53,  // 219: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
-	55,  // 220: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
-	57,  // 221: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
-	39,  // 222: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
-	60,  // 223: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
-	62,  // 224: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
-	26,  // 225: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
-	65,  // 226: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
-	68,  // 227: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
-	122, // 228: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
-	72,  // 229: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
-	74,  // 230: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
-	39,  // 231: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
-	78,  // 232: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
-	81,  // 233: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
-	84,  // 234: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
-	86,  // 235: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
-	89,  // 236: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
-	91,  // 237: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
-	93,  // 238: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
-	104, // 239: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
-	96,  // 240: agbox.v1.SandboxService.ReadFile:output_type -> agbox.v1.ReadFileChunk
-	99,  // 241: agbox.v1.SandboxService.WriteFile:output_type -> agbox.v1.WriteFileResponse
-	101, // 242: agbox.v1.SandboxService.MakeDirectory:output_type -> agbox.v1.MakeDirectoryResponse
-	103, // 243: agbox.v1.SandboxService.MoveFile:output_type -> agbox.v1.MoveFileResponse
-	107, // 244: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
-	108, // 245: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
-	110, // 246: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
-	112, // 247: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
-	29,  // 248: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
-	116, // 249: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
-	118, // 250: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
-	120, // 251: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
-	125, // 252: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
-	127, // 253: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
-	86,  // 254: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
-	132, // 255: agbox.v1.SandboxService.DialPort:output_type -> agbox.v1.DialPortResponse
-	203, // [203:256] is the sub-list for method output_type
-	150, // [150:203] is the sub-list for method input_type
+	73,  // 177: agbox.v1.SandboxService.ReadMetrics:input_type -> agbox.v1.ReadMetricsRequest
+	75,  // 178: agbox.v1.SandboxService.HoldSandbox:input_type -> agbox.v1.HoldSandboxRequest
+	77,  // 179: agbox.v1.SandboxService.DetachSandbox:input_type -> agbox.v1.DetachSandboxRequest
+	78,  // 180: agbox.v1.SandboxService.AttachExec:input_type -> agbox.v1.AttachExecRequest
+	82,  // 181: agbox.v1.SandboxService.ReadSandboxLog:input_type -> agbox.v1.ReadSandboxLogRequest
+	84,  // 182: agbox.v1.SandboxService.UploadFiles:input_type -> agbox.v1.UploadFilesRequest
+	87,  // 183: agbox.v1.SandboxService.DownloadFiles:input_type -> agbox.v1.DownloadFilesRequest
+	90,  // 184: agbox.v1.SandboxService.StatFile:input_type -> agbox.v1.StatFileRequest
+	92,  // 185: agbox.v1.SandboxService.ListFiles:input_type -> agbox.v1.ListFilesRequest
+	94,  // 186: agbox.v1.SandboxService.RemoveFile:input_type -> agbox.v1.RemoveFileRequest
+	96,  // 187: agbox.v1.SandboxService.WatchFiles:input_type -> agbox.v1.WatchFilesRequest
+	97,  // 188: agbox.v1.SandboxService.ReadFile:input_type -> agbox.v1.ReadFileRequest
+	99,  // 189: agbox.v1.SandboxService.WriteFile:input_type -> agbox.v1.WriteFileRequest
+	102, // 190: agbox.v1.SandboxService.MakeDirectory:input_type -> agbox.v1.MakeDirectoryRequest
+	104, // 191: agbox.v1.SandboxService.MoveFile:input_type -> agbox.v1.MoveFileRequest
+	108, // 192: agbox.v1.SandboxService.SnapshotSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	108, // 193: agbox.v1.SandboxService.CaptureSandbox:input_type -> agbox.v1.SnapshotSandboxRequest
+	111, // 194: agbox.v1.SandboxService.ListSnapshots:input_type -> agbox.v1.ListSnapshotsRequest
+	113, // 195: agbox.v1.SandboxService.DeleteSnapshot:input_type -> agbox.v1.DeleteSnapshotRequest
+	115, // 196: agbox.v1.SandboxService.ForkSandbox:input_type -> agbox.v1.ForkSandboxRequest
+	116, // 197: agbox.v1.SandboxService.StopSandboxes:input_type -> agbox.v1.StopSandboxesRequest
+	119, // 198: agbox.v1.SandboxService.ResumeSandboxes:input_type -> agbox.v1.ResumeSandboxesRequest
+	121, // 199: agbox.v1.SandboxService.Prune:input_type -> agbox.v1.PruneRequest
+	126, // 200: agbox.v1.SandboxService.WatchStats:input_type -> agbox.v1.WatchStatsRequest
+	128, // 201: agbox.v1.SandboxService.SandboxChanges:input_type -> agbox.v1.SandboxChangesRequest
+	132, // 202: agbox.v1.SandboxService.DownloadChanges:input_type -> agbox.v1.DownloadChangesRequest
+	133, // 203: agbox.v1.SandboxService.DialPort:input_type -> agbox.v1.DialPortRequest
+	5,   // 204: agbox.v1.SandboxService.Ping:output_type -> agbox.v1.PingResponse
+	29,  // 205: agbox.v1.SandboxService.CreateSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	31,  // 206: agbox.v1.SandboxService.GetSandbox:output_type -> agbox.v1.GetSandboxResponse
+	33,  // 207: agbox.v1.SandboxService.ListSandboxes:output_type -> agbox.v1.ListSandboxesResponse
+	39,  // 208: agbox.v1.SandboxService.ResumeSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 209: agbox.v1.SandboxService.StopSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 210: agbox.v1.SandboxService.DeleteSandbox:output_type -> agbox.v1.AcceptedResponse
+	38,  // 211: agbox.v1.SandboxService.DeleteSandboxes:output_type -> agbox.v1.DeleteSandboxesResponse
+	26,  // 212: agbox.v1.SandboxService.SubscribeSandboxEvents:output_type -> agbox.v1.SandboxEvent
+	43,  // 213: agbox.v1.SandboxService.CreateExec:output_type -> agbox.v1.CreateExecResponse
+	39,  // 214: agbox.v1.SandboxService.CancelExec:output_type -> agbox.v1.AcceptedResponse
+	46,  // 215: agbox.v1.SandboxService.GetExec:output_type -> agbox.v1.GetExecResponse
+	48,  // 216: agbox.v1.SandboxService.ListActiveExecs:output_type -> agbox.v1.ListActiveExecsResponse
+	39,  // 217: agbox.v1.SandboxService.PauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 218: agbox.v1.SandboxService.UnpauseSandbox:output_type -> agbox.v1.AcceptedResponse
+	39,  // 219: agbox.v1.SandboxService.DrainSandbox:output_type -> agbox.v1.AcceptedResponse
+	53,  // 220: agbox.v1.SandboxService.ExtendSandbox:output_type -> agbox.v1.ExtendSandboxResponse
+	55,  // 221: agbox.v1.SandboxService.WaitSandbox:output_type -> agbox.v1.WaitSandboxResponse
+	57,  // 222: agbox.v1.SandboxService.WaitExec:output_type -> agbox.v1.WaitExecResponse
+	39,  // 223: agbox.v1.SandboxService.SignalExec:output_type -> agbox.v1.AcceptedResponse
+	60,  // 224: agbox.v1.SandboxService.ListExecs:output_type -> agbox.v1.ListExecsResponse
+	62,  // 225: agbox.v1.SandboxService.ReadExecLog:output_type -> agbox.v1.ExecLogChunk
+	26,  // 226: agbox.v1.SandboxService.WatchSandboxes:output_type -> agbox.v1.SandboxEvent
+	65,  // 227: agbox.v1.SandboxService.GetStats:output_type -> agbox.v1.GetStatsResponse
+	68,  // 228: agbox.v1.SandboxService.Info:output_type -> agbox.v1.InfoResponse
+	124, // 229: agbox.v1.SandboxService.Doctor:output_type -> agbox.v1.DoctorResponse
+	72,  // 230: agbox.v1.SandboxService.Backup:output_type -> agbox.v1.BackupChunk
+	74,  // 231: agbox.v1.SandboxService.ReadMetrics:output_type -> agbox.v1.ReadMetricsResponse
+	76,  // 232: agbox.v1.SandboxService.HoldSandbox:output_type -> agbox.v1.HoldSandboxResponse
+	39,  // 233: agbox.v1.SandboxService.DetachSandbox:output_type -> agbox.v1.AcceptedResponse
+	80,  // 234: agbox.v1.SandboxService.AttachExec:output_type -> agbox.v1.AttachExecResponse
+	83,  // 235: agbox.v1.SandboxService.ReadSandboxLog:output_type -> agbox.v1.SandboxLogChunk
+	86,  // 236: agbox.v1.SandboxService.UploadFiles:output_type -> agbox.v1.UploadFilesResponse
+	88,  // 237: agbox.v1.SandboxService.DownloadFiles:output_type -> agbox.v1.DownloadFilesChunk
+	91,  // 238: agbox.v1.SandboxService.StatFile:output_type -> agbox.v1.StatFileResponse
+	93,  // 239: agbox.v1.SandboxService.ListFiles:output_type -> agbox.v1.ListFilesResponse
+	95,  // 240: agbox.v1.SandboxService.RemoveFile:output_type -> agbox.v1.RemoveFileResponse
+	106, // 241: agbox.v1.SandboxService.WatchFiles:output_type -> agbox.v1.FileEvent
+	98,  // 242: agbox.v1.SandboxService.ReadFile:output_type -> agbox.v1.ReadFileChunk
+	101, // 243: agbox.v1.SandboxService.WriteFile:output_type -> agbox.v1.WriteFileResponse
+	103, // 244: agbox.v1.SandboxService.MakeDirectory:output_type -> agbox.v1.MakeDirectoryResponse
+	105, // 245: agbox.v1.SandboxService.MoveFile:output_type -> agbox.v1.MoveFileResponse
+	109, // 246: agbox.v1.SandboxService.SnapshotSandbox:output_type -> agbox.v1.SnapshotSandboxResponse
+	110, // 247: agbox.v1.SandboxService.CaptureSandbox:output_type -> agbox.v1.SnapshotProgress
+	112, // 248: agbox.v1.SandboxService.ListSnapshots:output_type -> agbox.v1.ListSnapshotsResponse
+	114, // 249: agbox.v1.SandboxService.DeleteSnapshot:output_type -> agbox.v1.DeleteSnapshotResponse
+	29,  // 250: agbox.v1.SandboxService.ForkSandbox:output_type -> agbox.v1.CreateSandboxResponse
+	118, // 251: agbox.v1.SandboxService.StopSandboxes:output_type -> agbox.v1.StopSandboxesResponse
+	120, // 252: agbox.v1.SandboxService.ResumeSandboxes:output_type -> agbox.v1.ResumeSandboxesResponse
+	122, // 253: agbox.v1.SandboxService.Prune:output_type -> agbox.v1.PruneResponse
+	127, // 254: agbox.v1.SandboxService.WatchStats:output_type -> agbox.v1.SandboxStats
+	129, // 255: agbox.v1.SandboxService.SandboxChanges:output_type -> agbox.v1.SandboxChangesResponse
+	88,  // 256: agbox.v1.SandboxService.DownloadChanges:output_type -> agbox.v1.DownloadFilesChunk
+	134, // 257: agbox.v1.SandboxService.DialPort:output_type -> agbox.v1.DialPortResponse
+	204, // [204:258] is the sub-list for method output_type
+	150, // [150:204] is the sub-list for method input_type
 	150, // [150:150] is the sub-list for extension type_name
 	150, // [150:150] is the sub-list for extension extendee
 	0,   // [0:150] is the sub-list for field type_name
@@ -11102,14 +11190,14 @@ func file_agbox_v1_agbox_proto_init() {
 	file_agbox_v1_agbox_proto_msgTypes[35].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[43].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[57].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[72].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[74].OneofWrappers = []any{
 		(*AttachExecRequest_Start)(nil),
 		(*AttachExecRequest_Stdin)(nil),
 		(*AttachExecRequest_CloseStdin)(nil),
 		(*AttachExecRequest_Resize)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[73].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[74].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[75].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[76].OneofWrappers = []any{
 		(*AttachExecResponse_Attached)(nil),
 		(*AttachExecResponse_Stdout)(nil),
 		(*AttachExecResponse_Stderr)(nil),
@@ -11117,28 +11205,28 @@ func file_agbox_v1_agbox_proto_init() {
 		(*AttachExecResponse_StdinTaken)(nil),
 		(*AttachExecResponse_Started)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[76].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[78].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[78].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[80].OneofWrappers = []any{
 		(*UploadFilesRequest_Start)(nil),
 		(*UploadFilesRequest_Data)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[84].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[86].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[88].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[90].OneofWrappers = []any{}
-	file_agbox_v1_agbox_proto_msgTypes[93].OneofWrappers = []any{
+	file_agbox_v1_agbox_proto_msgTypes[92].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[95].OneofWrappers = []any{
 		(*WriteFileRequest_Start)(nil),
 		(*WriteFileRequest_Data)(nil),
 	}
-	file_agbox_v1_agbox_proto_msgTypes[94].OneofWrappers = []any{}
 	file_agbox_v1_agbox_proto_msgTypes[96].OneofWrappers = []any{}
+	file_agbox_v1_agbox_proto_msgTypes[98].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agbox_v1_agbox_proto_rawDesc), len(file_agbox_v1_agbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   152,
+			NumMessages:   154,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -49,6 +49,7 @@ const (
 	SandboxService_Info_FullMethodName                   = "/agbox.v1.SandboxService/Info"
 	SandboxService_Doctor_FullMethodName                 = "/agbox.v1.SandboxService/Doctor"
 	SandboxService_Backup_FullMethodName                 = "/agbox.v1.SandboxService/Backup"
+	SandboxService_ReadMetrics_FullMethodName            = "/agbox.v1.SandboxService/ReadMetrics"
 	SandboxService_HoldSandbox_FullMethodName            = "/agbox.v1.SandboxService/HoldSandbox"
 	SandboxService_DetachSandbox_FullMethodName          = "/agbox.v1.SandboxService/DetachSandbox"
 	SandboxService_AttachExec_FullMethodName             = "/agbox.v1.SandboxService/AttachExec"
@@ -120,6 +121,8 @@ type SandboxServiceClient interface {
 	Doctor(ctx context.Context, in *DoctorRequest, opts ...grpc.CallOption) (*DoctorResponse, error)
 	// Backup streams the daemon's database as it is at one moment. What has not come to its end is not to be used.
 	Backup(ctx context.Context, in *BackupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[BackupChunk], error)
+	// ReadMetrics returns what the daemon counts and measures, in the text format of Prometheus.
+	ReadMetrics(ctx context.Context, in *ReadMetricsRequest, opts ...grpc.CallOption) (*ReadMetricsResponse, error)
 	// HoldSandbox holds the lease of a sandbox that was created with one, as long as the stream is open. It sends one
 	// message when it holds. DetachSandbox makes the sandbox an ordinary one, which needs no holder.
 	HoldSandbox(ctx context.Context, in *HoldSandboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldSandboxResponse], error)
@@ -485,6 +488,16 @@ func (c *sandboxServiceClient) Backup(ctx context.Context, in *BackupRequest, op
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_BackupClient = grpc.ServerStreamingClient[BackupChunk]
+
+func (c *sandboxServiceClient) ReadMetrics(ctx context.Context, in *ReadMetricsRequest, opts ...grpc.CallOption) (*ReadMetricsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadMetricsResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ReadMetrics_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *sandboxServiceClient) HoldSandbox(ctx context.Context, in *HoldSandboxRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[HoldSandboxResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -882,6 +895,8 @@ type SandboxServiceServer interface {
 	Doctor(context.Context, *DoctorRequest) (*DoctorResponse, error)
 	// Backup streams the daemon's database as it is at one moment. What has not come to its end is not to be used.
 	Backup(*BackupRequest, grpc.ServerStreamingServer[BackupChunk]) error
+	// ReadMetrics returns what the daemon counts and measures, in the text format of Prometheus.
+	ReadMetrics(context.Context, *ReadMetricsRequest) (*ReadMetricsResponse, error)
 	// HoldSandbox holds the lease of a sandbox that was created with one, as long as the stream is open. It sends one
 	// message when it holds. DetachSandbox makes the sandbox an ordinary one, which needs no holder.
 	HoldSandbox(*HoldSandboxRequest, grpc.ServerStreamingServer[HoldSandboxResponse]) error
@@ -1022,6 +1037,9 @@ func (UnimplementedSandboxServiceServer) Doctor(context.Context, *DoctorRequest)
 }
 func (UnimplementedSandboxServiceServer) Backup(*BackupRequest, grpc.ServerStreamingServer[BackupChunk]) error {
 	return status.Error(codes.Unimplemented, "method Backup not implemented")
+}
+func (UnimplementedSandboxServiceServer) ReadMetrics(context.Context, *ReadMetricsRequest) (*ReadMetricsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadMetrics not implemented")
 }
 func (UnimplementedSandboxServiceServer) HoldSandbox(*HoldSandboxRequest, grpc.ServerStreamingServer[HoldSandboxResponse]) error {
 	return status.Error(codes.Unimplemented, "method HoldSandbox not implemented")
@@ -1580,6 +1598,24 @@ func _SandboxService_Backup_Handler(srv interface{}, stream grpc.ServerStream) e
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_BackupServer = grpc.ServerStreamingServer[BackupChunk]
 
+func _SandboxService_ReadMetrics_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadMetricsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ReadMetrics(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ReadMetrics_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ReadMetrics(ctx, req.(*ReadMetricsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SandboxService_HoldSandbox_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(HoldSandboxRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -2039,6 +2075,10 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Doctor",
 			Handler:    _SandboxService_Doctor_Handler,
+		},
+		{
+			MethodName: "ReadMetrics",
+			Handler:    _SandboxService_ReadMetrics_Handler,
 		},
 		{
 			MethodName: "DetachSandbox",
