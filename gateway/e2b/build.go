@@ -47,6 +47,9 @@ func (b builds) route() map[string]answer {
 	return calls
 }
 
+// maxTags are those of one build.
+const maxTags = 16
+
 type templateRequest struct {
 	Name     string   `json:"name"`
 	Tags     []string `json:"tags"`
@@ -73,6 +76,9 @@ func (b builds) begin(c *call) (int, any, error) {
 	}
 	if len(tags) == 0 {
 		tags = []string{defaultTag}
+	}
+	if len(tags) > maxTags {
+		return 0, nil, refused(http.StatusBadRequest, "there are %d tags: give at most %d", len(tags), maxTags)
 	}
 	for _, t := range tags {
 		if !templateName.MatchString("x:" + t) {

@@ -114,6 +114,7 @@ func TestBuildFails(t *testing.T) {
 	for _, name := range []string{"", "Not Possible", "base", "x:y z"} {
 		a.do(http.StatusBadRequest, "POST", "/v3/templates", object{"name": name})
 	}
+	a.do(http.StatusBadRequest, "POST", "/v3/templates", object{"name": "many", "tags": slices.Repeat([]string{"t"}, 17)})
 	a.do(http.StatusNotFound, "GET", "/templates/x/builds/y/status", nil)
 	for _, c := range []struct {
 		step object
