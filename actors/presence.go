@@ -44,24 +44,24 @@ func (s *System) Connect(ctx context.Context, id string) (release func(), err er
 	if err != nil {
 		return nil, err
 	}
-	state, err := e.load(s.db)
+	view, err := s.Sandbox(id) // who has seen READY connects
 	if err != nil {
 		return nil, err
 	}
 	s.add(e, &e.traffic, 1)
 	release = func() { s.add(e, &e.traffic, -1) }
-	if use := (lifecycle.Use{Traffic: true}); s.policy(e.spec).Waits(state, use) {
+	if use := (lifecycle.Use{Traffic: true}); s.policy(e.spec).Waits(view.State, use) {
 		if s.closing.Load() {
 			err = ErrShuttingDown
 		} else {
 			err = s.request(ctx, e, newRequest(use)).err
 		}
 		if err == nil {
-			state, err = e.load(s.db)
+			view, err = s.Sandbox(id)
 		}
 	}
-	if err == nil && (!state.Up() || state.Phase == lifecycle.Paused) {
-		err = lifecycle.NotReachable(state)
+	if err == nil && (!view.State.Up() || view.State.Phase == lifecycle.Paused) {
+		err = lifecycle.NotReachable(view.State)
 	}
 	if err != nil {
 		release()
