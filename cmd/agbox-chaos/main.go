@@ -50,6 +50,7 @@ func run(ctx context.Context, arguments []string, out io.Writer) error {
 	flags.Float64Var(&config.Primaries, "primaries", 0.1, "the part of rounds in which a container is killed, too")
 	flags.StringVar(&config.EngineRoot, "engine-root", "", "a `directory` for a private dockerd that is killed, too")
 	flags.Float64Var(&config.Engines, "engines", 0.1, "the part of rounds in which that is killed")
+	flags.IntVar(&config.Warm, "warm", 0, "how many sandboxes the daemon makes ahead")
 	verbose := flags.Bool("v", false, "tell of each round")
 	if err := flags.Parse(arguments); err != nil {
 		return err
@@ -93,6 +94,7 @@ func report(out io.Writer, config chaos.Config, result chaos.Result, took time.D
 	fmt.Fprintf(out, "seed %d: agboxd killed %d times, containers %d times, dockerd %d times; actors panicked %d times\n",
 		config.Seed, result.Kills, result.PrimaryKills, result.EngineKills, result.Panics)
 	fmt.Fprintf(out, "%s, %.1f kills a minute\n", took.Round(time.Second), float64(result.Kills)/took.Minutes())
+	fmt.Fprintf(out, "%d sandboxes took one that was made ahead\n", result.Warm)
 	var served []string
 	for _, what := range slices.Sorted(maps.Keys(result.Served)) {
 		served = append(served, fmt.Sprintf("%s %d", what, result.Served[what]))

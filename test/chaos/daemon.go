@@ -46,8 +46,18 @@ func NewDaemon(binary, dir, host string) (*Daemon, error) {
 			return nil, err
 		}
 	}
-	text := fmt.Sprintf("[runtime]\nidle_ttl = \"0s\"\nstop_grace = \"2s\"\n[pool]\nrecent = 0\n[network]\npool = %q\n[log]\nlevel = \"debug\"\n", pool(dir))
-	return d, os.WriteFile(filepath.Join(config, "config.toml"), []byte(text), 0o600)
+	return d, d.configure("recent = 0")
+}
+
+// configure writes the configuration, with what stands about the pool in it.
+func (d *Daemon) configure(warm string) error {
+	text := fmt.Sprintf("[runtime]\nidle_ttl = \"0s\"\nstop_grace = \"2s\"\n[pool]\n%s\n[network]\npool = %q\n[log]\nlevel = \"debug\"\n", warm, pool(d.Dir))
+	return os.WriteFile(filepath.Join(d.Dir, "c", "agents-sandbox", "config.toml"), []byte(text), 0o600)
+}
+
+// Warm has the daemon, once it starts, keep size sandboxes of the image ready, and one of the kind that was created last.
+func (d *Daemon) Warm(image string, size int) error {
+	return d.configure(fmt.Sprintf("recent = 1\n[[pool.warm]]\nimage = %q\nsize = %d", image, size))
 }
 
 // pool is a range for 64 networks that no other daemon of these tests is likely to have at the same time: one that

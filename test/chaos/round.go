@@ -202,7 +202,10 @@ func (w *world) finish(ctx context.Context) error {
 	if err := w.look(ctx); err != nil {
 		return err
 	}
-	return w.stop(ctx)
+	if err := w.stop(ctx); err != nil {
+		return err
+	}
+	return w.Checker.Vacated(ctx)
 }
 
 // stop ends the daemon as a signal does, and looks into the log that it left.

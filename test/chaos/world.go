@@ -47,6 +47,8 @@ type Config struct {
 	// says; "" uses the engine of the environment, and spares it.
 	EngineRoot string
 	Engines    float64
+	// Warm is how many sandboxes the daemon keeps ready that were made ahead, of the kind that most creates ask for.
+	Warm int
 	// Progress is told of each round.
 	Progress io.Writer
 }
@@ -55,7 +57,9 @@ type Config struct {
 type Result struct {
 	*checker.Report
 	Kills, PrimaryKills, EngineKills, Panics int
-	Faults                                   map[string]int
+	// Warm counts the sandboxes that took one that was made ahead, as far as databases of dead daemons showed.
+	Warm   int
+	Faults map[string]int
 	// Served counts the requests of clients that were accepted, by what they ask for.
 	Served map[string]int
 }
@@ -107,7 +111,7 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 	} else {
 		err = w.rounds(ctx)
 	}
-	w.result.Report = w.Checker.Report()
+	w.result.Report, w.result.Warm = w.Checker.Report(), w.Checker.Warm()
 	w.mu.Lock()
 	w.result.Served = maps.Clone(w.accepted)
 	w.mu.Unlock()
@@ -150,6 +154,11 @@ func newWorld(ctx context.Context, config Config) (_ *world, err error) {
 	}
 	if err := w.direct(config.Agboxd, config.Dir, host); err != nil {
 		return nil, err
+	}
+	if config.Warm > 0 {
+		if err := w.Daemon.Warm(w.Image, config.Warm); err != nil {
+			return nil, err
+		}
 	}
 	w.client, w.record = w.SDK.Raw(), w.Checker.Record
 	w.Daemon.Panics = config.Panics

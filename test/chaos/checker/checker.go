@@ -37,11 +37,13 @@ type Checker struct {
 	report *Report
 	// unnamed are the images without a name that were found in this life of the daemon, outlived those of the one before.
 	unnamed, outlived map[string]bool
+	// placed are the places that sandboxes took, by sandbox.
+	placed map[string]string
 }
 
 // New returns a checker that has found nothing yet.
 func New(record *Record, client *raw.Client, engine *client.Client, dataDir string) *Checker {
-	return &Checker{Record: record, Client: client, Engine: engine, DataDir: dataDir, report: newReport()}
+	return &Checker{Record: record, Client: client, Engine: engine, DataDir: dataDir, report: newReport(), placed: map[string]string{}}
 }
 
 // Report returns what was found so far; later checks add to it.

@@ -25,6 +25,9 @@ func (c *Checker) Log(path string) error {
 	c.Record.mu.Lock()
 	defer c.Record.mu.Unlock()
 	err = db.View(func(tx *bbolt.Tx) error {
+		if err := c.judgePlaces(tx); err != nil {
+			return err
+		}
 		return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
 			id, isLog := strings.CutPrefix(string(name), "events:")
 			if !isLog {

@@ -67,17 +67,17 @@ func (c *Checker) late(ctx context.Context, known map[string]agboxv1.SandboxStat
 		return false, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	for _, n := range networks {
-		if known[n.Labels[labelSandbox]] == deleted {
+		if id, _ := c.tenant(n.Labels[labelSandbox]); known[id] == deleted {
 			return true, nil
 		}
 	}
 	for _, v := range volumes.Volumes {
-		if known[v.Labels[labelSandbox]] == deleted {
+		if id, _ := c.tenant(v.Labels[labelSandbox]); known[id] == deleted {
 			return true, nil
 		}
 	}
 	for _, found := range containers {
-		if known[found.Labels[labelSandbox]] == deleted {
+		if id, _ := c.tenant(found.Labels[labelSandbox]); known[id] == deleted {
 			return true, nil
 		}
 	}
@@ -134,6 +134,10 @@ func (c *Checker) judgeNetworks(ctx context.Context, known map[string]agboxv1.Sa
 			pooled[n.Name] = true
 			continue
 		}
+		id, vacant := c.tenant(id)
+		if vacant {
+			continue
+		}
 		count[id]++
 		if state, there := known[id]; !there || state == deleted {
 			c.report.add(LeakedNetwork, n.Name, "its sandbox is %s", label(state, there))
@@ -151,7 +155,8 @@ func (c *Checker) judgePooled(ctx context.Context, count map[string]int, pooled 
 	}
 	owner := map[string]string{}
 	for _, found := range list {
-		name, id := found.HostConfig.NetworkMode, found.Labels[labelSandbox]
+		name := found.HostConfig.NetworkMode
+		id, _ := c.tenant(found.Labels[labelSandbox])
 		if !ours(found.Labels) || !pooled[name] {
 			continue
 		}
@@ -207,7 +212,10 @@ func (c *Checker) judgeContainers(ctx context.Context, known map[string]agboxv1.
 		if !ours(found.Labels) {
 			continue
 		}
-		id := found.Labels[labelSandbox]
+		id, vacant := c.tenant(found.Labels[labelSandbox])
+		if vacant {
+			continue
+		}
 		count[id]++
 		name, running := strings.Join(found.Names, " "), found.State == container.StateRunning
 		state, there := known[id]

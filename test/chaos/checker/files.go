@@ -52,7 +52,11 @@ func (c *Checker) judgeDirectories(known map[string]agboxv1.SandboxState) error 
 			return fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 		for _, entry := range entries {
-			state, there := known[entry.Name()]
+			id, vacant := c.tenant(entry.Name())
+			if vacant {
+				continue
+			}
+			state, there := known[id]
 			if there && (folder.history || state != deleted) {
 				continue
 			}

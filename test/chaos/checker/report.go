@@ -30,6 +30,7 @@ const (
 	LeakedContainer  Kind = "containers leaked"
 	LeakedNetwork    Kind = "networks leaked"
 	SharedNetwork    Kind = "networks of two sandboxes"
+	SharedPlace      Kind = "places of two sandboxes"
 	LeakedVolume     Kind = "volumes leaked"
 	HostChanged      Kind = "files of the host changed"
 	LeakedDirectory  Kind = "directories leaked"
@@ -42,7 +43,7 @@ const (
 // Kinds are all, in the order in which they are printed.
 var Kinds = []Kind{LostExitCode, WrongExitCode, WrongOutput, Gap, Duplicate, LostEvent, LostOperation, BrokenLog,
 	InconsistentView, BadAnswer, Unexplained, Stuck, Missing, LostSnapshot, WrongFile, HostChanged, LeakedImage,
-	LeakedContainer, LeakedNetwork, SharedNetwork, LeakedVolume, LeakedDirectory, LeakedSocket, LeakedProcess}
+	LeakedContainer, LeakedNetwork, SharedNetwork, SharedPlace, LeakedVolume, LeakedDirectory, LeakedSocket, LeakedProcess}
 
 // Violation is one thing that is wrong.
 type Violation struct {
