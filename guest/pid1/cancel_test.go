@@ -171,12 +171,12 @@ func TestCancelMarkTakenOff(t *testing.T) {
 	cancel(last, 1)
 }
 
-// A bomb is frozen before it is killed.
+// A bomb is frozen before it is killed. The command itself forks no more: a shell that cannot ends.
 func TestCancelForkBomb(t *testing.T) {
 	b := newBox(t)
 	b.pids(300)
 	b.start()
-	bg := b.begin("trap '' TERM; bomb() { bomb & bomb & wait; }; echo ready; bomb 2>/dev/null; while :; do bomb 2>/dev/null; done")
+	bg := b.begin("trap '' TERM; bomb() { while :; do bomb & bomb & wait; done; }; bomb 2>/dev/null & echo ready; exec sleep 300")
 	other := b.begin("echo ready; exec sleep 300")
 	b.check(b.link.Cancel(context.Background(), bg.ID, 50*time.Millisecond))
 	if r := bg.wait(); !r.Cancelled {
